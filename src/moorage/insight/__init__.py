@@ -1,6 +1,6 @@
 """Insight into a cluster: explanations, what-if questions, plans, forecasts, snapshots, the web page, shadows.
 
-Other areas import names from here only; each is loaded on first use.
+Other areas import names from here only. Each is loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from moorage.insight.explain.pods import explain_pod
     from moorage.insight.explain.text import print_explanation, print_workload
     from moorage.insight.explain.workloads import explain_workload
-    from moorage.insight.forecast.forecast_model import Forecast, StartInterval
-    from moorage.insight.forecast.forecast_text import forecast_lines
-    from moorage.insight.forecast.forecasting import ForecastOptions, forecast_start
+    from moorage.insight.forecast.forecast_model import Forecast, QueueForecast, StartInterval
+    from moorage.insight.forecast.forecast_text import forecast_lines, queue_lines
+    from moorage.insight.forecast.forecasting import (
+        SERVICES,
+        ForecastOptions,
+        check_moment,
+        forecast_queue,
+        forecast_start,
+    )
     from moorage.insight.forecast.futures import FutureCluster
     from moorage.insight.forecast.lifetimes import PodTraits, quantiles
     from moorage.insight.forecast.outlook import KnownPod, Outlook, PastPod, find_size, play_futures
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
         load_cluster,
         read_server,
     )
-    from moorage.insight.whatif.workload_pods import find_workload
+    from moorage.insight.whatif.workload_pods import EXPLAINED, find_workload
     from moorage.insight.whatif_service import ServiceOptions, run_service
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -69,9 +75,9 @@ else:
             "explain.pods": ("explain_pod",),
             "explain.text": ("print_explanation", "print_workload"),
             "explain.workloads": ("explain_workload",),
-            "forecast.forecast_model": ("Forecast", "StartInterval"),
-            "forecast.forecast_text": ("forecast_lines",),
-            "forecast.forecasting": ("ForecastOptions", "forecast_start"),
+            "forecast.forecast_model": ("Forecast", "QueueForecast", "StartInterval"),
+            "forecast.forecast_text": ("forecast_lines", "queue_lines"),
+            "forecast.forecasting": ("SERVICES", "ForecastOptions", "check_moment", "forecast_queue", "forecast_start"),
             "forecast.futures": ("FutureCluster",),
             "forecast.lifetimes": ("PodTraits", "quantiles"),
             "forecast.outlook": ("KnownPod", "Outlook", "PastPod", "find_size", "play_futures"),
@@ -106,7 +112,7 @@ else:
             "whatif.questions": ("ReplicaCapacity", "compare_decisions", "count_replicas", "template_pods"),
             "whatif.session": ("Session",),
             "whatif.sources": ("ClusterSource", "LoadedCluster", "find_implied_gates", "load_cluster", "read_server"),
-            "whatif.workload_pods": ("find_workload",),
+            "whatif.workload_pods": ("EXPLAINED", "find_workload"),
             "whatif_service": ("ServiceOptions", "run_service"),
         },
     )

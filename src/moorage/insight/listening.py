@@ -35,15 +35,15 @@ class ListenOptions(Struct, frozen=True):
     def read(
         cls, address: str, port: int, token_file: Path | None, cert_file: Path | None, key_file: Path | None
     ) -> "ListenOptions":
-        """Read the flags of a command; raise InputError if other machines could connect without a token or TLS."""
+        """Read the flags of a command. Raise InputError if other machines could connect without a token or TLS."""
         if (cert_file is None) != (key_file is None):
-            raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
+            raise InputError("--tls-cert-file", "the certificate or its key is missing", hint="set both or neither")
         tokens = read_tokens(token_file)
         if not is_loopback(address) and not (tokens and cert_file):
-            missing = " and ".join(
+            missing_flags = " and ".join(
                 flag for flag, value in (("--token-file", tokens), ("--tls-cert-file", cert_file)) if not value
             )
-            problem = f"{address} is not a loopback address, and there is no {missing}"
+            problem = f"{address} is not a loopback address, and there is no {missing_flags}"
             hint = "set --token-file, --tls-cert-file and --tls-private-key-file, or listen on 127.0.0.1"
             raise InputError("--address", problem, hint=hint)
         return cls(address, port, tokens, str(cert_file or ""), str(key_file or ""))
@@ -53,19 +53,19 @@ class ListenOptions(Struct, frozen=True):
         return RequestGuard(refuse, is_local=is_loopback(self.address), tokens=self.tokens, public=public)
 
     async def listen(self, server: HttpServer) -> str:
-        """Start to listen; return the URL, or raise InputError if the address is not available."""
+        """Start to listen. Return the URL, or raise InputError if the address is not available."""
         tls = self._tls() if self.cert_file else None
         try:
             port = await server.listen(self.address, self.port, tls=tls)
         except OSError as error:
-            where = f"--address {self.address} --port {self.port}"
+            location = f"--address {self.address} --port {self.port}"
             hint = "--port 0 picks a free port"
-            raise InputError(where, f"cannot listen: {error.strerror or error}", hint=hint) from error
+            raise InputError(location, f"cannot listen: {error.strerror or error}", hint=hint) from error
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'http' if tls is None else 'https'}://{host}:{port}"
 
     def _tls(self) -> Tls:
-        """Return the TLS context of the next connection; once a minute, changed files are loaded."""
+        """Return the TLS context of the next connection. Once a minute, changed files are loaded."""
         serving = ServingTls(ServingOptions(self.address, self.port, cert_file=self.cert_file, key_file=self.key_file))
         checked_at = monotonic()
 

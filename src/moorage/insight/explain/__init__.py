@@ -1,1 +1,1 @@
-"""Why a pod is pending or on its node, and the smallest changes that make it fit."""
+"""Reasons why a pod is pending or on its node, and the smallest changes that make it fit."""

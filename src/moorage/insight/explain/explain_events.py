@@ -27,7 +27,7 @@ from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 PAUSE_SECONDS: Final = 10.0
 POD_SECONDS: Final = 60.0
-"""Minimum time between two such events of one pod."""
+"""Minimum time between two such events of a pod."""
 MAX_PAUSE_SECONDS: Final = 300.0
 BATCH_SECONDS: Final = 30.0
 MAX_BATCH: Final = 20
@@ -101,7 +101,7 @@ class ExplainEvents:
         self._restarts = RestartPolicy(PAUSE_SECONDS, MAX_PAUSE_SECONDS, now=clock.now)
 
     async def run(self) -> None:
-        """Run until cancelled; an error is logged and ends one round."""
+        """Run until cancelled. An error is logged and ends one round."""
         while True:
             await asyncio.sleep(max(PAUSE_SECONDS, self._restarts.remaining))
             try:
@@ -155,7 +155,7 @@ class ExplainEventsService(DaemonService):
 
 
 async def explain_in_child(request: ExplainRequest) -> dict[str, str]:
-    """Return the reply of a child process. Raise TimeoutError or ChildEnded without a reply; no process remains."""
+    """Return the reply of a child process. Raise TimeoutError or ChildEnded without a reply. No process remains."""
     async with asyncio.timeout(request.seconds * 2):
         child = await ChildProcess.start(WORKER)
         try:

@@ -19,7 +19,7 @@ from moorage.kube.manifests import to_documents
 
 
 def main() -> int:
-    """Reply to one request; return 1 if the cluster cannot be read."""
+    """Reply to one request. Return 1 if the cluster cannot be read."""
     lower_priority()
     channel = ParentChannel()
     request = channel.receive(msgspec.msgpack.Decoder(ExplainRequest))
@@ -47,15 +47,15 @@ def open_session(request: ExplainRequest) -> Session:
 
 
 def explain_pods(session: Session, pods: tuple[str, ...], end: float) -> dict[str, str]:
-    """Return the first change that helps, for each pod that has one; stop at ``end`` (monotonic time)."""
+    """Return the first change that helps, for each pod that has one. Stop at ``end`` (monotonic time)."""
     explanations: dict[str, str] = {}
     with session:
         for index, key in enumerate(pods):
-            remaining = end - monotonic()
-            if remaining <= 0:
+            remaining_seconds = end - monotonic()
+            if remaining_seconds <= 0:
                 break
             try:
-                explanation = explain_pod(session, key, seconds=remaining / (len(pods) - index))
+                explanation = explain_pod(session, key, seconds=remaining_seconds / (len(pods) - index))
             except MoorageError:
                 continue  # it was deleted, or belongs to another scheduler now
             if explanation.changes:

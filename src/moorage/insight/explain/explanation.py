@@ -9,7 +9,7 @@ from moorage.scheduler.decisions.decision import Decision
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reason and the rejected nodes; ``short`` is the smallest missing amount.
+    """A reason and the rejected nodes. ``short`` is the smallest missing amount.
 
     ``alone`` counts the nodes for which this is the only problem. ``details`` counts single causes, such as taints.
     """
@@ -39,7 +39,7 @@ class PossibleChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScoreDifference(msgspec.Struct, frozen=True, rename="camel"):
-    """The weighted scores of one plugin for the winner and the runner-up."""
+    """The weighted scores of a plugin for the winner and the runner-up."""
 
     plugin: str
     weight: int
@@ -55,14 +55,14 @@ class WakingEvent(msgspec.Struct, frozen=True):
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod is pending, or on its node."""
+    """The explanation of a pending or scheduled pod."""
 
     decision: Decision
     is_bound: bool = False
     reasons: tuple[ReasonGroup, ...] = ()
     changes: tuple[PossibleChange, ...] = ()
     stopped: str = ""
-    """Why the search for changes stopped before everything was tried."""
+    """Reason for an incomplete search for changes."""
     because: tuple[ScoreDifference, ...] = ()
     runner_up: str = ""
     wakes: tuple[WakingEvent, ...] = ()
@@ -74,7 +74,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stopped_sentence(self) -> str:
-        """Explain why the search for changes is incomplete; empty if it is complete."""
+        """Explain why the search for changes is incomplete. Return an empty string if it is complete."""
         return f"The search for changes is incomplete: {self.stopped}." if self.stopped else ""
 
     def as_data(self) -> dict[str, Any]:
@@ -104,6 +104,8 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     next: PodExplanation | None = None
     group: Mapping[str, Any] | None = None
     """The state of a group that is scheduled as a unit."""
+    note: str = ""
+    """Reason why the controller creates no pods."""
 
     @property
     def is_refused(self) -> bool:
@@ -114,5 +116,6 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
         """Return the documented format."""
         data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
         data |= {"refused": True} if self.is_refused else {}
+        data |= {"note": self.note} if self.note else {}
         data |= {} if self.group is None else {"group": dict(self.group)}
         return data if self.next is None else {**data, "next": self.next.as_data()}

@@ -25,7 +25,7 @@ MAX_DELETIONS: Final = 64
 
 
 class GroupSubject(Subject):
-    """A pending group; ``key`` is a member that does not fit next to the members that do.
+    """A pending group. ``key`` is a member that does not fit next to the members that do.
 
     An edit of that member applies to all equal members.
     """
@@ -55,8 +55,8 @@ class GroupSubject(Subject):
         with session.branch():
             most = place_members(session, self.view.key)
             placed = most.placed if most is not None else {}
-            waiting = [pod.key for pod in list_pending_members(session, self.view.key)]
-            self.key = next((name for name in [self.key, *waiting] if name not in placed), self.key)
+            pending_keys = [pod.key for pod in list_pending_members(session, self.view.key)]
+            self.key = next((name for name in [self.key, *pending_keys] if name not in placed), self.key)
             if self.key in placed:
                 return _make_attempt(self.key, placed[self.key]), Obstacles([{} for _ in range(len(self.nodes))])
             attempt = session.try_pod(self.key, preempts=False)
@@ -100,7 +100,7 @@ class GroupSubject(Subject):
         return super()._try(self._for_all(edits))
 
     def _place(self) -> Attempt | None:
-        """Place the group; ``None`` if it cannot start, or if it can already and this member cannot join."""
+        """Place the group. Return ``None`` if it cannot start, or if it can already and this member cannot join."""
         placed = (outcome := self.session.place_group(self.view.key, preempts=False)).placed
         can_start = outcome.fits and (self.key in placed or not (self.view.is_met or self.view.needed is None))
         node = placed.get(self.key) or next(iter(placed.values()), "")
@@ -111,7 +111,7 @@ class GroupSubject(Subject):
         return True
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
-        """Report a change if it helps; a change of one member applies to all similar ones."""
+        """Report a change if it helps. A change of a member applies to all similar ones."""
         attempt = self.trial(*edits)
         if attempt is None:
             return None
@@ -130,13 +130,13 @@ def search_group(session: Session, view: GroupView, limits: Limits) -> SearchRes
 
 
 def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remedy]:
-    waiting = [pod.key for pod in list_pending_members(session, view.key)]
-    if not waiting:
+    pending_keys = [pod.key for pod in list_pending_members(session, view.key)]
+    if not pending_keys:
         return
-    gates = tuple(remove_gates(session, waiting))
-    subject = GroupSubject(session, view.blocked or waiting[0], limits, view=view, base=gates)
+    gates = tuple(remove_gates(session, pending_keys))
+    subject = GroupSubject(session, view.blocked or pending_keys[0], limits, view=view, base=gates)
     if gates:
-        count = f"{len(gates)} of its pods" if len(gates) < len(waiting) else "its pods"
+        count = f"{len(gates)} of its pods" if len(gates) < len(pending_keys) else "its pods"
         free = GroupSubject(session, subject.key, limits, view=view)
         if (offer := free.offer("gate", f"Remove the scheduling gates of {count}", *gates)) is not None:
             yield offer
@@ -159,14 +159,14 @@ def _lower_min_count(subject: GroupSubject) -> Iterator[ProposedChange]:
     if min_count is None or min_count < 2 or subject.view.is_met:
         return
 
-    def edits_for(count: int) -> list[Edit]:
+    def make_edits(count: int) -> list[Edit]:
         return [set_min_count(subject.session, subject.view.key, count)]
 
-    largest = subject.largest(1, min_count, edits_for, subject.view.most)
+    largest = subject.largest(1, min_count, make_edits, subject.view.most)
     if largest is not None:
         effect = f"so that it starts with {largest} pods"
         text = f"Lower minCount of the group {name} from {min_count} to {largest}, {effect}"
-        yield ProposedChange("group", text, edits_for(largest))
+        yield ProposedChange("group", text, make_edits(largest))
 
 
 @fix()
@@ -184,23 +184,23 @@ def _add_nodes(subject: GroupSubject) -> Iterator[ProposedChange]:
     """Add the fewest copies of an existing node, of the smallest shape for which that number is sufficient."""
     most, best = len(list_pending_members(subject.session, subject.view.key)), ""
 
-    def edits_for(count: int) -> list[Edit]:
+    def make_edits(count: int) -> list[Edit]:
         names = (f"{like}-new-{number}" for number in range(1, count + 1))
         return [edit for name in names for edit in clone_node(subject, like, name)]
 
     for like in [info.name for info in shapes(subject)[:MAX_SHAPES]]:
-        smallest = subject.smallest(0, most, edits_for, 1) if most else None
+        smallest = subject.smallest(0, most, make_edits, 1) if most else None
         if smallest is not None:
             most, best = smallest - 1, like
     if best:
         like, count = best, most + 1
         text = f"Add a node like {like}" if count == 1 else f"Add {count} nodes like {like}"
-        yield ProposedChange("add-node", text, edits_for(count), count)
+        yield ProposedChange("add-node", text, make_edits(count), count)
 
 
 @fix()
 def _delete_pods(subject: GroupSubject) -> Iterator[ProposedChange]:
-    """Delete the fewest other pods, the least important first; disruption budgets are respected."""
+    """Delete the fewest other pods, the least important first. Disruption budgets are respected."""
     rows = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     candidates = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
     pods = list_deletable(subject, candidates)[:MAX_DELETIONS]

@@ -32,9 +32,9 @@ class GroupView(Struct, frozen=True):
     most: int
     """The number of members with a node, including members that would be placed if fewer were required."""
     needed: int | None
-    """The number of members needed to start; ``None`` if members are independent."""
+    """The number of members needed to start, or ``None`` if members are independent."""
     blocked: str = ""
-    """The first member that does not fit next to the others; empty if all fit."""
+    """The first member that does not fit next to the other members, or empty if all fit."""
     topology_key: str = ""
     domain: str = ""
     """The topology domain that holds the most members."""
@@ -62,9 +62,9 @@ def is_scheduled_with_group(session: Session, pod: Pod) -> bool:
 
 
 def described_key(session: Session, pod: Pod) -> str:
-    """Return the key of the group that a plugin assigns to a pod; empty without such a plugin."""
-    groups, stored = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
-    key = None if groups is None or stored is None else group_key(stored)
+    """Return the key of the group that a plugin assigns to a pod, or empty without such a plugin."""
+    groups, stored_pod = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
+    key = None if groups is None or stored_pod is None else group_key(stored_pod)
     return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
 
 
@@ -77,9 +77,9 @@ def view_group(session: Session, key: str) -> GroupView:
     assert group_members.group is not None
     members, scheduled = group_members.known_count, group_members.scheduled_count
     topology = group_members.group.spec.topology_key or ""
-    waiting = [pod.key for pod in list_pending_members(session, key)]
+    pending_keys = [pod.key for pod in list_pending_members(session, key)]
     with session.branch():
-        session.apply(*remove_gates(session, waiting))
+        session.apply(*remove_gates(session, pending_keys))
         most = place_members(session, key)
         placed = most.placed if most is not None else {}
     trial = None if most is None or most.attempt is None else most.attempt.trial
@@ -91,9 +91,9 @@ def view_group(session: Session, key: str) -> GroupView:
         outcome=outcome,
         members=members,
         scheduled=scheduled,
-        most=scheduled + sum(name in placed for name in waiting),
+        most=scheduled + sum(name in placed for name in pending_keys),
         needed=group_members.group.min_count,
-        blocked=next((name for name in waiting if name not in placed), ""),
+        blocked=next((name for name in pending_keys if name not in placed), ""),
         topology_key=topology if is_by_topology else "",
         domain=next((leaf.placement for leaf in leaves if leaf.tree.key == key), ""),
         domains=len(names),
@@ -108,7 +108,7 @@ def list_pending_members(session: Session, key: str) -> list[Pod]:
 
 
 def place_members(session: Session, key: str) -> GroupOutcome | None:
-    """Place as many members as fit together, regardless of minCount; ``None`` if none fits. They remain placed."""
+    """Place as many members as fit together, regardless of minCount. Return ``None`` if no member fits."""
     group_members = session.groups().members(key)
     assert group_members is not None
     assert group_members.group is not None
@@ -122,7 +122,7 @@ def place_members(session: Session, key: str) -> GroupOutcome | None:
         placed = sum(session.pod(name).group_key == key for name in outcome.placed)
         best = max(target_count, group_members.scheduled_count + placed)
         if group_members.group.spec.topology_key is None:
-            break  # without domains, one attempt places all that fit; another domain might hold more
+            break  # without domains, one attempt places all that fit. Another domain might hold more
     if not best:
         return None
     session.apply(set_min_count(session, key, best))
@@ -164,7 +164,7 @@ def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     with session.branch():
         for member in members:
             fits += bool(member.node_name or session.place(member.key, preempts=False).node)
-    stored = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
-    group = session.groups().group(key) if described else stored if isinstance(stored, PodGroup) else None
+    pod_group = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
+    group = session.groups().group(key) if described else pod_group if isinstance(pod_group, PodGroup) else None
     facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
     return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

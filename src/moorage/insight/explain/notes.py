@@ -36,7 +36,7 @@ def _describe_units(session: Session, pod: Pod) -> Iterator[str]:
             largest = max((info.allocatable.get(resource, 0) for info in nodes), default=0)
             if probable := guess_unit(resource, str(text), largest):
                 size = f"the largest node has {describe_amount(resource, largest)}"
-                question = f"is {probable} meant?"
+                question = f"did you mean {probable}?"
                 yield f"the {resource} request of container {container.name} is {text}, and {size}: {question}"
 
 
@@ -80,8 +80,8 @@ def _describe_sizes(claim: PersistentVolumeClaim, volumes: list[PersistentVolume
     size = nano_value(largest.spec.capacity.get("storage", 0))
     if size < amount:
         sizes = (format_nanos(number, is_binary=True) for number in (amount, size, amount - size))
-        requested, available, missing = sizes
-        volume = f"the largest free volume {largest.name} has {available}, {missing} too little"
+        requested, available, shortage = sizes
+        volume = f"the largest free volume {largest.name} has {available}, {shortage} too little"
         yield f"the claim {claim.name} requests {requested}; {volume}"
 
 
@@ -98,7 +98,7 @@ def _describe_devices(session: Session, pod: Pod) -> Iterator[str]:
                 for name, _, amount in CAPACITY.findall(expression):
                     size, device, node = next(iter(list_capacities(objects, name)), (0, "", ""))
                     if device and size < nano_value(amount):
-                        missing = format_nanos(nano_value(amount) - size, is_binary=True)
+                        shortage = format_nanos(nano_value(amount) - size, is_binary=True)
                         have = format_nanos(size, is_binary=True)
                         largest = f"the largest device {device} on node {node} has {have}"
-                        yield f"the claim {target.name} requires {name} of {amount}; {largest}, {missing} too little"
+                        yield f"the claim {target.name} requires {name} of {amount}; {largest}, {shortage} too little"

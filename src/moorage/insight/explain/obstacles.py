@@ -38,7 +38,7 @@ NARROWED: Final = Status.unresolvable("node(s) didn't match the names that the p
 
 
 class Obstacles(Struct):
-    """The rejections of each row by plugin; ``everywhere`` are the rejections of the pod itself."""
+    """The rejections of each row by plugin. ``everywhere`` are the rejections of the pod itself."""
 
     rows: list[dict[str, Status]]
     everywhere: dict[str, Status] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class Obstacles(Struct):
         return list(met)
 
     def of(self, row: int) -> dict[str, Status]:
-        """Return the obstacles of one row, including those of all rows."""
+        """Return the obstacles of a row, including those of all rows."""
         return {**self.everywhere, **self.rows[row]}
 
     def where_only(self, names: Iterable[str], *, but_for_preemption: bool = False) -> list[int]:
-        """Find the rows that only these plugins reject; preemption may remove obstacles that are not unresolvable."""
+        """Find the rows that only these plugins reject. Preemption may remove obstacles that are not unresolvable."""
         expected = frozenset(names)
         if not self.everywhere.keys() <= expected:
             return []
@@ -74,7 +74,7 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     profile, nodes = session.find_runner(pod).profile, session.scheduler.cache.nodes
     obstacles = Obstacles([{} for _ in range(len(nodes))])
     state = CycleState()
-    skipped: set[str] = set()
+    skipped_plugins: set[str] = set()
     for preparing in profile.pre_filter:
         result = _run_pre_filter(preparing, state, pod, nodes)
         if isinstance(result, NodeNames):
@@ -82,13 +82,13 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
                 if info.name not in result.names:
                     obstacles.rows[row].setdefault(preparing.name, NARROWED.by(preparing.name))
         elif isinstance(result, Status):
-            skipped.add(preparing.name)
+            skipped_plugins.add(preparing.name)
             if result.code == Code.SKIP:
                 state.skipped_filters.add(preparing.name)
             else:
                 obstacles.everywhere[preparing.name] = result.by(preparing.name)
     for plugin in profile.filter:
-        if plugin.name not in skipped:
+        if plugin.name not in skipped_plugins:
             for row, status in _run_filter(plugin, state, pod, nodes, np.arange(len(nodes))):
                 obstacles.rows[row].setdefault(plugin.name, status)
     _check_devices_again(obstacles, profile, pod, nodes)
@@ -155,7 +155,7 @@ def list_short_resources(status: Status) -> tuple[str, ...]:
 
 
 def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
-    """Return a copy of a pod whose containers do not request some resources."""
+    """Return a copy of a pod without the requests for some resources."""
 
     def kept(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
         return {name: amount for name, amount in amounts.items() if name not in names}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -30,11 +30,13 @@ from moorage.insight.explain.notes import find_notes
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.insight.explain.search import SEVERAL, merge_edits, search
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
+from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy, find_violated_budgets
 from moorage.insight.plan.making_room import suggest_moves
-from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.workload_pods import MADE_FOR, TemplateClaims, make_template_claims
 from moorage.kube.api.pod import Pod
+from moorage.kube.patches import json_patch
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -57,7 +59,7 @@ def explain_pod(
     with_changes: bool = True,
     spared: frozenset[str] = frozenset(),
 ) -> PodExplanation:
-    """Explain a pod; ``node`` restricts the explanation to one node, ``spared`` pods must not be evicted for it."""
+    """Explain a pod. ``node`` restricts the explanation to one node, ``spared`` pods must not be evicted for it."""
     pod = session.pod(key)
     if pod.is_finished:
         raise InputError(f"Pod {pod.key}", f"the pod has finished ({pod.status.phase})")
@@ -79,20 +81,29 @@ def explain_pod(
             # Only a plugin defines the group: it has no object that can be changed.
             outcome = session.try_group(key, in_detail=True)
             return _describe(session, pod, outcome.decisions[pod.key], outcome.gates[:1])
+        if with_changes and (claims := make_template_claims(session, pod)).edits:
+            return _explain_unclaimed(session, pod, claims, node, seconds)
         attempt = session.try_pod(pod, in_detail=True)
         obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
         explained = _describe(session, pod, attempt.decision, attempt.gates, obstacles)
         entry = explained.decision.nodes.get(node)
         if with_changes and (not explained.decision.node or (node and (entry is None or entry.is_rejected))):
             result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
-            explained = replace(explained, changes=tuple(map(_to_change, result.offers)), stopped=result.stopped)
+            changes = tuple(map(_to_change, result.offers))
+            if session.honors_nominations:  # in files, no controller creates the claim again
+                changes = tuple(_on_ephemeral_volumes(change, pod) for change in changes)
+            explained = replace(explained, changes=changes, stopped=result.stopped)
+        victims = attempt.decision.post_filter.victims if attempt.decision.post_filter is not None else ()
+        if names := find_violated_budgets(session, victims):
+            note = f"the preemption violates the disruption budget {' and '.join(names)}: no other pods can make room"
+            explained = replace(explained, notes=(*explained.notes, note))
         if with_changes and not node and obstacles is not None and (moves := suggest_moves(session, pod.key)):
             explained = replace(explained, notes=(*explained.notes, moves))
         return _restrict_to_node(explained, node)
 
 
 def _explain_foreign(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
-    """Explain a pod of another scheduler as if it belonged to the first profile of the configuration.
+    """Explain a pod of another scheduler by the first profile of the configuration.
 
     If its schedulerName is probably misspelt, each change includes the correction.
     """
@@ -109,12 +120,88 @@ def _explain_foreign(session: Session, pod: Pod, node: str, seconds: float, with
         session.apply(edit)
         explained = explain_pod(session, pod.key, node=node, seconds=seconds, with_changes=with_changes)
     changes = explained.changes
-    if intended:
-        text = f"Change schedulerName from {pod.scheduler_name} to {intended}"
-        fitting = (PossibleChange(text, "scheduler", [], explained.decision.node),) if explained.decision.node else ()
+    text = f"Change schedulerName from {pod.scheduler_name} to {profile}"
+    text += "" if intended else f", if no scheduler {pod.scheduler_name} runs"
+    fitting = (PossibleChange(text, "scheduler", [], explained.decision.node),) if explained.decision.node else ()
+    if intended or fitting:
         changes = tuple(_correct_scheduler(change, text, edit) for change in (*fitting, *changes))
     decision = replace(explained.decision, profile=pod.scheduler_name)
     return replace(explained, decision=decision, notes=(note, *explained.notes), changes=changes)
+
+
+def _explain_unclaimed(session: Session, pod: Pod, claims: TemplateClaims, node: str, seconds: float) -> PodExplanation:
+    """Explain a pod without the claims of its templates as if the claim controller had created them.
+
+    Changes of these claims become changes of their templates.
+    """
+    decision = _describe(session, pod, *_try_gated(session, pod)).decision
+    names = " and ".join(target.name for target in dict.fromkeys(claims.templates.values()))
+    missing_claims = (
+        f"its resource claims from the template {names} do not exist yet: the claim controller creates them"
+    )
+    with session.branch():
+        session.apply(*claims.edits)
+        explained = explain_pod(session, pod.key, node=node, seconds=seconds)
+    content = session.objects.content(ObjectId("Pod", pod.namespace, pod.name))
+    changes = tuple(_on_claim_templates(change, claims, content) for change in explained.changes)
+    if explained.decision.node:
+        text = f"Start the claim controller of kube-controller-manager: it creates the claims from the template {names}"
+        edits = [edit.as_data() for edit in claims.edits]
+        changes = (PossibleChange(text, "claim", edits, explained.decision.node),)
+    return replace(explained, decision=decision, notes=(missing_claims, *explained.notes), changes=changes, because=())
+
+
+def _try_gated(session: Session, pod: Pod) -> tuple[Decision, tuple[Status, ...]]:
+    attempt = session.try_pod(pod, in_detail=True)
+    return attempt.decision, attempt.gates
+
+
+def _on_claim_templates(change: PossibleChange, claims: TemplateClaims, pod: dict[str, Any]) -> PossibleChange:
+    """Create the claims that the pod keeps as a part of a change, and change the template instead of its claim."""
+    text, created = change.text, {edit.target: edit for edit in claims.edits if isinstance(edit, PatchObject)}
+    contents = {ObjectId.of(edit.content): edit.content for edit in claims.edits if isinstance(edit, CreateObject)}
+    edits: list[Edit] = []
+    for edit in map(edit_from, change.edits):
+        if not isinstance(edit, PatchObject) or edit.target not in claims.templates:
+            edits.append(edit)
+            continue
+        template = claims.templates[edit.target]
+        contents[edit.target] = json_patch(contents[edit.target], list(edit.operations))
+        operations = tuple({**item, "path": f"/spec{item['path']}"} for item in edit.operations)
+        edits.append(PatchObject(template, operations, must_replace=True, api_version=edit.api_version))
+        text = text.replace(f"the claim {edit.target.name}", f"the claim template {template.name}")
+    for edit in edits:
+        if isinstance(edit, PatchObject) and edit.target == ObjectId.of(pod):
+            pod = json_patch(pod, list(edit.operations))
+    used = {entry["name"] for entry in pod["spec"].get("resourceClaims") or ()}
+    own: list[Edit] = [
+        CreateObject(content) for content in contents.values() if content["metadata"]["annotations"][MADE_FOR] in used
+    ]
+    if own:
+        own += created.values()
+    merged_edits = merge_edits((*own, *edits))
+    return replace(change, text=text, edits=[edit.as_data() for edit in merged_edits])
+
+
+def _on_ephemeral_volumes(change: PossibleChange, pod: Pod) -> PossibleChange:
+    """Change the volumes of a pod instead of the claims that the volume controller has created for them."""
+    volumes = {
+        ObjectId("PersistentVolumeClaim", pod.namespace, f"{pod.name}-{volume.name}"): (index, volume.name)
+        for index, volume in enumerate(pod.spec.volumes)
+        if volume.ephemeral
+    }
+    text, edits = change.text, list[Edit]()
+    for edit in map(edit_from, change.edits):
+        is_of_volume = isinstance(edit, PatchObject) and edit.target in volumes
+        if not isinstance(edit, PatchObject) or not is_of_volume or "volumeName" in str(edit.operations):
+            edits.append(edit)
+            continue
+        index, name = volumes[edit.target]
+        path = f"/spec/volumes/{index}/ephemeral/volumeClaimTemplate"
+        operations = tuple({**item, "path": f"{path}{item['path']}"} for item in edit.operations)
+        edits.append(PatchObject(ObjectId("Pod", pod.namespace, pod.name), operations, True, "v1"))
+        text = text.replace(f"the claim {edit.target.name}", f"the ephemeral volume {name}")
+    return replace(change, text=text, edits=[edit.as_data() for edit in merge_edits(tuple(edits))])
 
 
 def _correct_scheduler(change: PossibleChange, text: str, correction: PatchObject) -> PossibleChange:
@@ -160,7 +247,7 @@ def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) 
 
 
 def _find_next_obstacle(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
-    """Return the rejected nodes for the first member that does not fit next to the others."""
+    """Return the rejected nodes for the first member that does not fit next to the other members."""
     stuck = view.blocked
     if not stuck:
         return next(iter(view.outcome.decisions.values())), ()
@@ -177,8 +264,8 @@ def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decisio
     if not view.domain:
         return decision
     infos = session.scheduler.cache.nodes
-    here = {info.name for info in infos if info.labels.get(view.topology_key) == view.domain}
-    return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in here})
+    domain_nodes = {info.name for info in infos if info.labels.get(view.topology_key) == view.domain}
+    return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in domain_nodes})
 
 
 def _mark_gated(decision: Decision, gates: tuple[Status, ...]) -> Decision:
@@ -198,9 +285,9 @@ def _mark_gated(decision: Decision, gates: tuple[Status, ...]) -> Decision:
 
 def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
     """Explain a pod on a node, as if it were scheduled now and all other pods remained."""
-    waiting = session.unplace(pod)
-    attempt = session.try_pod(waiting, in_detail=True, preempts=False)
-    because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
+    pending_pod = session.unplace(pod)
+    attempt = session.try_pod(pending_pod, in_detail=True, preempts=False)
+    because, runner_up = compare(session, pending_pod, attempt.decision, pod.node_name)
     decision = Decision(
         pod=pod.key,
         profile=pod.scheduler_name,
@@ -209,15 +296,15 @@ def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
         nodes=attempt.decision.nodes,
         pre_filter=attempt.decision.pre_filter,
     )
-    reasons = tuple(group_reasons(decision, waiting, session.scheduler.cache.nodes))
-    failed = attempt.decision.result is Result.ERROR
+    reasons = tuple(group_reasons(decision, pending_pod, session.scheduler.cache.nodes))
+    has_failed = attempt.decision.result is Result.ERROR
     explained = PodExplanation(
         decision=decision,
         is_bound=True,
         reasons=reasons,
         because=because,
         runner_up=runner_up,
-        notes=(f"the nodes cannot be compared: {attempt.decision.message}",) if failed else (),
+        notes=(f"the nodes cannot be compared: {attempt.decision.message}",) if has_failed else (),
     )
     return _restrict_to_node(explained, node)
 
@@ -270,7 +357,7 @@ def group_reasons(
 
 
 def _find_candidates(nodes: NodeTable, obstacles: Obstacles) -> frozenset[str]:
-    """Exclude nodes that cannot run the pod, and then, if others are left, nodes that are closed to it."""
+    """Exclude nodes that cannot run the pod, and then, if nodes remain, nodes that are closed to it."""
 
     def rank(row: int) -> int:
         lasting = {name for name, item in obstacles.of(row).items() if item.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
@@ -287,13 +374,13 @@ def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles:
 
 
 def _count_taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
-    counted: Counter[str] = Counter()
+    taint_counts: Counter[str] = Counter()
     for name in names:
         info = nodes.find(name)
         for taint in info.taints if info is not None else ():
             if taint.keeps_pods_off and not pod.tolerates(taint):
-                counted[taint.text] += 1
-    return dict(counted.most_common(MAX_EXAMPLES))
+                taint_counts[taint.text] += 1
+    return dict(taint_counts.most_common(MAX_EXAMPLES))
 
 
 def _find_shortage(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:
@@ -301,8 +388,8 @@ def _find_shortage(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable
     if resource == reason:
         return {}
     infos = [info for name in names if (info := nodes.find(name)) is not None]
-    missing = [shortage(info, resource, pod.requests.get(resource, 0)) for info in infos]
-    least = min((amount for amount in missing if amount > 0), default=0)
+    shortages = [shortage(info, resource, pod.requests.get(resource, 0)) for info in infos]
+    least = min((amount for amount in shortages if amount > 0), default=0)
     return {resource: format_amount(resource, least)} if least else {}
 
 

@@ -1,20 +1,32 @@
 """Pods that the API server does not admit: quotas, limit ranges, and the reports of workloads."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.cluster import AdmissionCheck
 from moorage.common.errors import Forbidden
 from moorage.insight.explain.explanation import PossibleChange
 from moorage.insight.explain.subject import Draft
-from moorage.insight.whatif.edits import ObjectId
+from moorage.insight.whatif.edits import ObjectId, pointer
 from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.workload_pods import NamedWorkload
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.quantity import format_nanos, nano_value
 
 PODS: Final = "pods"
 FALLBACKS: Final = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "1Gi"}
+LIMITED: Final = re.compile("exceeded quota|failed quota|(max|min)imum .* usage per")
+"""Messages of quotas and limit ranges."""
+CLAIM_REFUSED: Final = re.compile(
+    r"persistentvolumeclaims .* exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)"
+)
+CLAIM_LIMITED: Final = re.compile(
+    r'persistentvolumeclaims "(\S+)" is forbidden: (?:maximum|minimum) storage usage per PersistentVolumeClaim '
+    r"is (\S+), but request is (\S+)"
+)
+EXCEEDED: Final = re.compile(r"(max|min)imum (\S+) usage per (Pod|Container) is [^,]+, but \w+ is ([^,\s\]]+)")
 Content = Mapping[str, Any]
 
 
@@ -35,7 +47,7 @@ class Refusals:
         return AdmissionCheck(self._session.policy.features, shaping, self._pods)
 
     def admit(self, pod: Content) -> tuple[Content, str]:
-        """Count a new pod; return it with the resources that it gets, and why it is rejected or an empty text."""
+        """Count a new pod. Return it with the resources that it gets, and why it is rejected or an empty text."""
         if not self._check.limits(self._namespace):
             return pod, ""
         try:
@@ -49,21 +61,65 @@ class Refusals:
                 spec[kind] = [{**item, "resources": after.get("resources") or {}} for item, after in pairs]
         return {**pod, "spec": spec}, ""
 
-    def changes(self, pod: Content, workload: Content, missing: int) -> list[PossibleChange]:
+    def covers(self, message: str) -> bool:
+        """Return whether a message is about quotas or limit ranges, which are checked here: it may be outdated.
+
+        Quotas of volume claims are not checked.
+        """
+        is_checked = LIMITED.search(message) is not None and "persistentvolumeclaims " not in message
+        return self._check.limits(self._namespace) and is_checked
+
+    def changes(self, pod: Content, workload: NamedWorkload, pod_count: int, message: str) -> list[PossibleChange]:
         """Return changes with which all ``missing`` pods are admitted: to the template, or to the quotas."""
-        changes = []
+        changes = [*_fit_claim_limit(workload, message), *self._raise_claim_quota(message, pod_count)]
         if completed := self._complete(pod, workload):
             draft, text = completed
-            operations = [{**item, "path": f"/spec/template{item['path']}"} for item in draft.operations]
-            target = ObjectId.of(workload).as_data(str(workload.get("apiVersion", "")))
+            path = pointer(*workload.path)
+            operations = [{**item, "path": f"{path}{item['path']}"} for item in draft.operations]
+            target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
             edit = {"object": target, "apply": "patch", "patch": operations}
             if self._admits(self._shaping, draft.content, 1):
                 changes.append(PossibleChange(text, "request", [edit]))
-        if raised := self._raise_quotas(pod, missing):
+        if raised := self._raise_quotas(pod, pod_count):
             text, edits, shaping = raised
-            if self._admits(shaping, pod, missing):
+            if self._admits(shaping, pod, pod_count):
                 changes.append(PossibleChange(text, "quota", edits))
-        return changes
+        return [*changes, *self._relax_ranges(pod, message)]
+
+    def _relax_ranges(self, pod: Content, message: str) -> Iterator[PossibleChange]:
+        """Change the limit range that rejects a pod or a container."""
+        for index, item in enumerate(self._shaping):
+            name, texts = item["metadata"]["name"], list[str]()
+            draft = Draft(ObjectId(item["kind"], self._namespace, name), {**item, "apiVersion": "v1"})
+            for bound, resource, kind, amount in EXCEEDED.findall(message):
+                for number, entry in enumerate(
+                    item["spec"].get("limits") or () if item["kind"] == "LimitRange" else ()
+                ):
+                    old = (entry.get(bound) or {}).get(resource) if entry.get("type") == kind else None
+                    if old is not None:
+                        draft.put(("spec", "limits", number, bound, resource), amount)
+                        texts.append(f"the {bound}imum {resource} per {kind} from {old} to {amount}")
+            shaping = [*self._shaping[:index], draft.content, *self._shaping[index + 1 :]]
+            if texts and self._admits(shaping, pod, 1):
+                text = f"Change {' and '.join(texts)} in the limit range {name}"
+                yield PossibleChange(text, "quota", [draft.edit().as_data()])
+
+    def _raise_claim_quota(self, message: str, claim_count: int) -> list[PossibleChange]:
+        """Raise the quota that rejects a volume claim, so that the claims of all missing pods are allowed."""
+        match = CLAIM_REFUSED.search(message)
+        name, requested = (match[1], _parse_amounts(match[2])) if match else ("", {})
+        quota = next((q for q in self._shaping if (q["kind"], q["metadata"]["name"]) == ("ResourceQuota", name)), None)
+        if match is None or quota is None:
+            return []
+        used, limits = _parse_amounts(match[3]), _parse_amounts(match[4])
+        draft, texts = Draft(ObjectId("ResourceQuota", self._namespace, name), {**quota, "apiVersion": "v1"}), []
+        for resource, amount in requested.items():
+            needed = nano_value(used.get(resource, "0")) + nano_value(amount) * claim_count
+            text = format_nanos(needed, is_binary=resource.endswith("storage"))
+            draft.put(("spec", "hard", resource), text)
+            texts.append(f"{resource} from {limits.get(resource)} to {text}")
+        change = f"Raise {' and '.join(texts)} in the quota {name}, which rejects the volume claims"
+        return [PossibleChange(change, "quota", [draft.edit().as_data()])]
 
     def _admits(self, shaping: Sequence[Content], pod: Content, count: int) -> bool:
         check = self._open(shaping)
@@ -74,7 +130,7 @@ class Refusals:
             return False
         return True
 
-    def _raise_quotas(self, pod: Content, missing: int) -> tuple[str, list[dict[str, Any]], list[Content]] | None:
+    def _raise_quotas(self, pod: Content, pod_count: int) -> tuple[str, list[dict[str, Any]], list[Content]] | None:
         """Raise the exceeded amounts of all quotas, so that all missing pods are allowed."""
         try:
             entry = AdmissionCheck(self._session.policy.features, self._ranges()).create(pod)
@@ -83,7 +139,7 @@ class Refusals:
         texts, edits, shaping = [], [], list(self._shaping)
         for ledger in self._check.quotas(self._namespace):
             share = ledger.compute_share(PODS, entry)
-            required_amounts = {name: ledger.used[name] + amount * missing for name, amount in share.items()}
+            required_amounts = {name: ledger.used[name] + amount * pod_count for name, amount in share.items()}
             target = ObjectId("ResourceQuota", self._namespace, ledger.name)
             index = next(
                 number
@@ -104,10 +160,10 @@ class Refusals:
     def _ranges(self) -> list[Content]:
         return [item for item in self._shaping if item["kind"] != "ResourceQuota"]
 
-    def _complete(self, pod: Content, workload: Content) -> tuple[Draft, str] | None:
+    def _complete(self, pod: Content, workload: NamedWorkload) -> tuple[Draft, str] | None:
         """Set amounts that a quota requires, and move amounts into the limit ranges of containers."""
         required = {name for ledger in self._check.quotas(self._namespace) for name in ledger.hard}
-        template = copy.deepcopy(dict((workload.get("spec") or {}).get("template") or {}))
+        template = copy.deepcopy(dict(workload.spec.get("template") or {}))
         draft = Draft(ObjectId.of(pod), {**template, "kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]})
         ranges = [item for item in self._check.ranges(self._namespace) if item.get("type") == "Container"]
         texts = []
@@ -119,6 +175,27 @@ class Refusals:
                     texts.append(f"{field}.{resource} of container {container.get('name')} to {amount}")
         text = f"Set {' and '.join(texts)}, as the namespace requires"
         return (draft, text) if texts else None
+
+
+def _fit_claim_limit(workload: NamedWorkload, message: str) -> Iterator[PossibleChange]:
+    """Request as much storage in the claim template as the limit range of the namespace permits."""
+    match = CLAIM_LIMITED.search(message)
+    for index, template in enumerate(workload.spec.get("volumeClaimTemplates") or () if match else ()):
+        name = template["metadata"]["name"]
+        if match is not None and match[1].startswith(f"{name}-{workload.id.name}-"):
+            path = ("spec", "volumeClaimTemplates", index, "spec", "resources", "requests", "storage")
+            edit = Draft(workload.id, workload.content, must_replace=True).put(path, match[2]).edit()
+            text = f"Request {match[2]} instead of {match[3]} in the volume claim template {name}"
+            yield PossibleChange(f"{text}, as the limit range of the namespace requires", "claim", [edit.as_data()])
+
+
+def _parse_amounts(text: str) -> dict[str, str]:
+    """Return the amounts in the message of a quota.
+
+    >>> _parse_amounts("requests.storage=10Gi,persistentvolumeclaims=1")
+    {'requests.storage': '10Gi', 'persistentvolumeclaims': '1'}
+    """
+    return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}
 
 
 def _amounts(resources: Content, required: set[str], ranges: Sequence[Content]) -> list[tuple[str, str, str]]:

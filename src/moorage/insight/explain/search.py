@@ -16,20 +16,42 @@ from moorage.insight.explain.fixes import (
     configuration,
     devices,
     evictions,
-    neighbours,
+    neighbors,
     node_selection,
     nodes,
     resources,
     volumes,
 )
 from moorage.insight.explain.obstacles import FIT
-from moorage.insight.explain.subject import DEFAULT_SECONDS, LAST_RESORT, Fix, LimitReached, Limits, Remedy, Subject
+from moorage.insight.explain.subject import (
+    DEFAULT_SECONDS,
+    LAST_RESORT,
+    RELUCTANT,
+    Fix,
+    LimitReached,
+    Limits,
+    Remedy,
+    Subject,
+)
 from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
 
 _VOLUMES: Final[tuple[Fix, ...]] = (
-    *(volumes.correct_names, volumes.make_claim, volumes.change_class, volumes.await_provisioner),
-    *(volumes.allow_zone, volumes.recreate_claim, volumes.match_volume, volumes.make_volume, volumes.drop_volumes),
+    *(
+        volumes.correct_names,
+        volumes.make_claim,
+        volumes.correct_class,
+        volumes.change_class,
+        volumes.await_provisioner,
+    ),
+    *(
+        volumes.shrink_claim,
+        volumes.allow_zone,
+        volumes.recreate_claim,
+        volumes.match_volume,
+        volumes.make_volume,
+        volumes.drop_volumes,
+    ),
 )
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeResourcesFit": (
@@ -40,19 +62,21 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
     "NodeAffinity": (node_selection.correct, node_selection.loosen, nodes.label_node),
     "NodeDeclaredFeatures": (nodes.declare_features,),
-    "NodePorts": (neighbours.free_ports,),
+    "NodePorts": (neighbors.free_ports,),
     "InterPodAffinity": (
-        neighbours.correct_terms,
-        neighbours.prefer_terms,
-        neighbours.drop_labels,
-        neighbours.label_domain,
+        neighbors.correct_topology_keys,
+        neighbors.correct_terms,
+        neighbors.prefer_terms,
+        neighbors.drop_labels,
+        neighbors.label_domain,
     ),
     "PodTopologySpread": (
-        neighbours.honor_policies,
-        neighbours.lower_min_domains,
-        neighbours.allow_skew,
-        neighbours.drop_labels,
-        neighbours.label_domain,
+        neighbors.correct_topology_keys,
+        neighbors.honor_policies,
+        neighbors.lower_min_domains,
+        neighbors.allow_skew,
+        neighbors.drop_labels,
+        neighbors.label_domain,
     ),
     "VolumeBinding": _VOLUMES,
     "VolumeZone": _VOLUMES,
@@ -60,14 +84,14 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeVolumeLimits": (*_VOLUMES, volumes.raise_volume_limit),
     "DynamicResources": (
         *(devices.correct_names, devices.make_claim, devices.shrink_claims, devices.correct_selectors),
-        *(devices.loosen_claims, devices.drop_claims, resources.lower_extended),
+        *(devices.loosen_claims, devices.tolerate_devices, devices.drop_claims, resources.lower_extended),
     ),
 }
 """The fixes for the rejections of each plugin."""
 
 INTRUSIVENESS: Final = (
-    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume"),
-    *("group", "topology", "label", "cordon", "node-label", "node-taint", "add-node", "delete-pod", "node-capacity"),
+    *("gate", "cordon", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume"),
+    *("group", "topology", "label", "node-label", "node-taint", "add-node", "delete-pod", "node-capacity"),
     *("node-feature", "priority", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods."""
@@ -103,7 +127,7 @@ class SearchResult(Struct):
 
     offers: list[Remedy] = field(default_factory=list)
     stopped: str = ""
-    """Why the search ended before everything was tried."""
+    """Reason for an incomplete search."""
     trials: int = 0
 
 
@@ -115,13 +139,13 @@ def search(
     seconds: float = DEFAULT_SECONDS,
     spared: frozenset[str] = frozenset(),
 ) -> SearchResult:
-    """Search for changes with which a pending pod fits, anywhere or on one node; ``spared`` pods remain."""
+    """Search for changes with which a pending pod fits, anywhere or on one node. ``spared`` pods remain."""
     limits = Limits(monotonic() + seconds)
     return collect(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
 
 def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
-    """Collect all distinct offers, or as many as the limits allow; sort them."""
+    """Collect all distinct offers, or as many as the limits allow. Sort them."""
     result = SearchResult()
     try:
         for offer in offers:
@@ -140,7 +164,7 @@ def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
         parts = sorted(map(rank, offer.parts), reverse=True)
         return (
             preempts,
-            max(0, offer.cost) // LAST_RESORT,
+            _reluctance(offer),
             -1 if offer.cost < 0 else rank(offer.kind),
             parts,
             offer.cost,
@@ -158,27 +182,49 @@ def _search(subject: Subject) -> Iterator[Remedy]:
     if released is None:
         yield from offers(subject)
         return
-    kind, text, edit = released
-    offer = subject.offer(kind, text, edit)
+    kind, text, edits = released
+    offer = subject.offer(kind, text, *edits)
     if offer is None and subject.may_preempt:
-        offer = subject.preempting().offer(kind, text, edit)
+        offer = subject.preempting().offer(kind, text, *edits)
     if offer is not None:
         yield offer
         return
-    for offer in _search(subject.with_base(edit)):
+    for offer in _search(subject.with_base(*edits)):
+        if (sufficient := _without_release(subject, offer, edits)) is not None:
+            yield sufficient
+            continue
+        if kind == "claim" and any(map(_removes_claims, offer.edits)):
+            continue
         parts = (kind, *(offer.parts or (offer.kind,)))
         several = SEVERAL if offer.parts else "pair"
         yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merge_edits(offer.edits), parts=parts)
 
 
+def _removes_claims(edit: Edit) -> bool:
+    """Return whether an edit removes claims of a pod."""
+    operations = edit.operations if isinstance(edit, PatchObject) else ()
+    return any(item["op"] == "remove" and item["path"].startswith("/spec/resourceClaims") for item in operations)
+
+
+def _without_release(subject: Subject, offer: Remedy, release: Sequence[Edit]) -> Remedy | None:
+    """Return an offer without the release if it suffices, for example because it removes the unknown claim."""
+    first = (*subject.base, *release)
+    if tuple(offer.edits[: len(first)]) != first:
+        return None
+    candidate = subject if offer.attempt.node else subject.preempting()
+    alone = candidate.offer(offer.kind, offer.text, *offer.edits[len(first) :], cost=offer.cost)
+    return None if alone is None else replace(alone, parts=offer.parts)
+
+
 def offers(subject: Subject) -> Iterator[Remedy]:
     """Search for single changes, then for combinations, and last for a plugin to disable."""
-    is_helped = False
+    costs: list[int] = []
     for offer in _single(subject):
-        is_helped = True
+        costs.append(offer.cost)
         yield offer
-    if is_helped:
+    if any(cost < RELUCTANT for cost in costs):
         return
+    may_disable, is_helped = all(cost >= LAST_RESORT for cost in costs), False
     stopped: LimitReached | None = None
     try:
         for offer in together(subject):
@@ -187,7 +233,7 @@ def offers(subject: Subject) -> Iterator[Remedy]:
     except LimitReached as limit:
         stopped = limit
     # The last resort, and the most expensive one: the cluster is reloaded for each plugin.
-    if not is_helped or len(subject.nodes) <= FEW_NODES:
+    if may_disable and (not is_helped or len(subject.nodes) <= FEW_NODES):
         yield from configuration.disable_plugins(subject, set(subject.obstacles.plugins()))
     if stopped is not None:
         raise stopped
@@ -211,24 +257,24 @@ def find_gate_owners(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def gate_owner(domain: str) -> str:
-    """Return the well-known controller of a domain; empty for others."""
+    """Return the well-known controller of a domain, or empty for others."""
     return next((owner for suffix, owner in GATE_OWNERS.items() if f".{domain}".endswith(f".{suffix}")), "")
 
 
-def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:
-    """Return the change that admits the pod to the queue: remove its gates, or a group that does not exist."""
+def _find_release(subject: Subject) -> tuple[str, str, list[Edit]] | None:
+    """Return the change that admits the pod to the queue: without its gates, a missing group or claim template."""
     spec = subject.content.get("spec") or {}
     if gates := spec.get("schedulingGates"):
         names = " and ".join(str(gate.get("name")) for gate in gates)
         owners = sorted({domain for gate in gates if (domain := str(gate.get("name")).rpartition("/")[0])})
         names += f", unless a controller of {' or '.join(owners)} removes it" if owners else ""
         edit = subject.live_draft().remove("spec", "schedulingGates").edit()
-        return "gate", f"Remove the scheduling gate {names}", edit
+        return "gate", f"Remove the scheduling gate {names}", [edit]
     group = (spec.get("schedulingGroup") or {}).get("podGroupName")
     if group and ObjectId("PodGroup", subject.pod.namespace, group) not in subject.session.objects:
         text = f"Remove it from the pod group {group}, which does not exist"
-        return "group", text, subject.draft().remove("spec", "schedulingGroup").edit()
-    return None
+        return "group", text, [subject.draft().remove("spec", "schedulingGroup").edit()]
+    return next(devices.name_template(subject), None)
 
 
 def _single(subject: Subject) -> Iterator[Remedy]:
@@ -241,7 +287,7 @@ def _single(subject: Subject) -> Iterator[Remedy]:
 
 
 def by_plugin(subject: Subject) -> Iterator[Remedy]:
-    """Try the fixes of all plugins that reject nodes; a fix that does not help may let the pod preempt."""
+    """Try the fixes of all plugins that reject nodes. A fix that does not help may let the pod preempt."""
     preempting: Subject | None = None
     attempted: set[tuple[object, ...]] = set()
     for plugin in subject.obstacles.plugins():
@@ -269,7 +315,7 @@ def _family(plugin: str) -> tuple[str, ...]:
 
 
 def together(subject: Subject) -> Iterator[Remedy]:
-    """Remove all obstacles of one node, of those with the fewest, so that changes are as small as possible."""
+    """Remove all obstacles of a node, of those with the fewest, so that changes are as small as possible."""
     rows = _rows_by_obstacles(subject)
     for count in range(2, MAX_TOGETHER + 1):
         is_helped = False
@@ -297,16 +343,20 @@ def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list
             by_family.setdefault(_family(plugin), plugin)
         # Obstacles with an amount are last: the amount is then as small as the remaining nodes permit.
         names = tuple(sorted(by_family.values(), key=lambda name: name == FIT))
-        grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
+        count = len(names)
+        if 1 < count < MAX_TOGETHER and resources.lacks_devices(subject, row):
+            count = MAX_TOGETHER  # a device plugin is rarely installed for one pod
+        grouped.setdefault(count, {}).setdefault(names, []).append(row)
     return grouped
 
 
 def _clear_obstacles(subject: Subject, plugins: Sequence[str], row: int, original: Subject) -> Iterator[Remedy]:
-    """Remove the obstacles of a node one after the other; skip changes that are not needed."""
+    """Remove the obstacles of a node one after the other. Skip changes that are not needed."""
     first, *later_plugins = plugins
     if not later_plugins:
         if row in subject.rows_where_only(*_family(first)):
-            for offer in (offer for fix in _list_fixes(first) for offer in _run_fix(fix, subject, first)):
+            remedies = (offer for fix in _list_fixes(first) for offer in _run_fix(fix, subject, first))
+            for offer in sorted(remedies, key=_reluctance):
                 if original.needs_all(*offer.edits[len(original.base) :]):
                     yield offer
         return
@@ -315,23 +365,31 @@ def _clear_obstacles(subject: Subject, plugins: Sequence[str], row: int, origina
             nested = subject.with_base(*idea.edits[len(subject.base) :])
         except InputError:
             continue
-        # One change may remove several obstacles: a cordon may have a taint, too.
-        remaining = [plugin for plugin in later_plugins if plugin in nested.obstacles.of(row)]
-        for offer in _clear_obstacles(nested, remaining, row, original) if remaining else ():
+        # One change may remove several obstacles: a cordoned node may also have a taint.
+        remaining_plugins = [plugin for plugin in later_plugins if plugin in nested.obstacles.of(row)]
+        for offer in _clear_obstacles(nested, remaining_plugins, row, original) if remaining_plugins else ():
             parts = (idea.kind, *(offer.parts or (offer.kind,)))
-            yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
+            cost = max(idea.cost, offer.cost)
+            yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts, cost=cost)
+
+
+def _reluctance(offer: Remedy) -> int:
+    """Order changes as an operator would try them. Otherwise their order remains."""
+    return max(0, offer.cost) // RELUCTANT
 
 
 def _find_ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
-    """Find changes after which a plugin accepts a node, whether or not others do."""
+    """Find changes after which a plugin accepts a node, regardless of the other plugins."""
     family = _family(plugin)
     # Other plugins of the family are separate obstacles here: a cordoned node may have further taints.
     aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
+    ideas: list[Remedy] = []
     for fix in _list_fixes(plugin):
         try:
-            yield from list(fix(aiming, [row]))[:MAX_IDEAS]
+            ideas += list(fix(aiming, [row]))[:MAX_IDEAS]
         except InputError:
             continue
+    yield from sorted(ideas, key=_reluctance)
 
 
 def _list_fixes(plugin: str) -> Iterator[Fix]:
@@ -339,16 +397,18 @@ def _list_fixes(plugin: str) -> Iterator[Fix]:
     yield from FIXES.get(plugin, ())
     if plugin in evictions.FIXED_BY_DELETING_PODS:
         yield evictions.delete_from
+    if plugin == FIT:
+        yield nodes.add_node
 
 
 def merge_edits(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Combine consecutive patches of one object."""
-    merged: list[Edit] = []
+    """Combine consecutive patches of an object."""
+    merged_edits: list[Edit] = []
     for edit in edits:
-        last = merged[-1] if merged else None
+        last = merged_edits[-1] if merged_edits else None
         if isinstance(edit, PatchObject) and isinstance(last, PatchObject) and last.target == edit.target:
             operations = (*last.operations, *edit.operations)
-            merged[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
+            merged_edits[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
         else:
-            merged.append(edit)
-    return tuple(merged)
+            merged_edits.append(edit)
+    return tuple(merged_edits)

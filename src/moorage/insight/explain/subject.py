@@ -43,8 +43,10 @@ MAX_TRIALS: Final = 2_000
 """Limit of trials, however fast the machine is. Usual pods take a few dozen trials."""
 
 
-LAST_RESORT: Final = 100
-"""Changes with at least this cost follow all others."""
+RELUCTANT: Final = 100
+"""Changes with at least this cost follow the ordinary ones: an operator prefers those."""
+LAST_RESORT: Final = 200
+"""Changes with at least this cost are last."""
 
 
 class LimitReached(Exception):
@@ -68,13 +70,13 @@ class Remedy(Struct, frozen=True):
     edits: tuple[Edit, ...]
     attempt: Attempt
     cost: int = 0
-    """Orders changes of one kind, the smallest first."""
+    """Orders changes of the same kind, the smallest first."""
     parts: tuple[str, ...] = ()
     """The kinds of the combined changes, if there are several."""
 
 
 class Draft:
-    """Operations on one object; each is based on the result of the previous ones."""
+    """Operations on one object. Each is based on the result of the previous ones."""
 
     def __init__(self, target: ObjectId, content: dict[str, Any], *, must_replace: bool = False) -> None:
         self._target = target
@@ -97,7 +99,7 @@ class Draft:
         return self.do(put(self.content, path, value))
 
     def append(self, path: Sequence[str | int], items: Sequence[Any]) -> Self:
-        """Add items to a list; create the list if it is missing."""
+        """Add items to a list. Create the list if it is missing."""
         for item in items:
             self.do(append(self.content, path, item))
         return self
@@ -130,7 +132,7 @@ class Limits(Struct):
     trials: int = 0
 
     def spend(self) -> None:
-        """Count a trial; raise LimitReached if a limit is exceeded."""
+        """Count a trial. Raise LimitReached if a limit is exceeded."""
         if self.trials >= self.max_trials:
             raise LimitReached(f"the limit of {self.max_trials} trials was reached")
         if monotonic() > self.deadline:
@@ -139,7 +141,7 @@ class Limits(Struct):
 
 
 class Subject:
-    """A pending pod in a session; ``base`` edits are applied before every trial.
+    """A pending pod in a session. ``base`` edits are applied before every trial.
 
     ``only_node``: the pod must fit there. ``preempts``: a nomination is sufficient. ``spared`` pods remain.
     """
@@ -211,7 +213,7 @@ class Subject:
         return self.session.scheduler.cache.nodes
 
     def label_values(self, key: str) -> list[str]:
-        """List the values of a label on the nodes; a column of the table may also contain values of earlier trials."""
+        """List the values of a label on the nodes. A column of the table may also contain values of earlier trials."""
         return sorted({info.labels[key] for info in self.nodes if key in info.labels})
 
     @cached_property
@@ -231,7 +233,7 @@ class Subject:
         return self._like(base=self.base, preempts=True)
 
     def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":
-        """Return a subject that fits when some plugins accept a node, whether or not others do."""
+        """Return a subject that fits when some plugins accept a node, regardless of the other plugins."""
         subject = self._like(base=self.base)
         subject._aim = (plugins, row)
         return subject
@@ -274,7 +276,7 @@ class Subject:
         return self._patched_taints.get(node.name, node.taints)
 
     def trial(self, *edits: Edit) -> Attempt | None:
-        """Apply edits and try the pod; return the attempt, or ``None`` if the pod does not fit."""
+        """Apply edits and try the pod. Return the attempt, or ``None`` if the pod does not fit."""
         cache_key = tuple(repr(edit) for edit in edits)
         if cache_key not in self._tried:
             self.limits.spend()
@@ -295,7 +297,7 @@ class Subject:
             return self._place()
 
     def _place(self) -> Attempt | None:
-        """Place the pod; ``None`` if it does not fit. Groups override this."""
+        """Place the pod. Return ``None`` if it does not fit. Groups override this."""
         attempt = self.session.place(self.key, preempts=self.preempts)
         return attempt if self._is_enough(attempt) else None
 
@@ -325,63 +327,63 @@ class Subject:
         host_ports = [port for pod in info.pods.values() if pod.uid != own_pod.uid for port in pod.host_ports]
         return ports_conflict(own_pod.host_ports, host_ports)
 
-    def largest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
+    def largest(self, low: int, high: int, make_edits: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
         """Find the largest amount with which the pod fits, from ``low`` to below ``high``, with which it does not fit.
 
         Two trials are sufficient if ``guess`` is right.
         """
-        if low < guess < high and self.trial(*edits_for(guess)):
-            if guess + 1 >= high or not self.trial(*edits_for(guess + 1)):
+        if low < guess < high and self.trial(*make_edits(guess)):
+            if guess + 1 >= high or not self.trial(*make_edits(guess + 1)):
                 return guess
             low = guess + 1
         else:
             high = guess if low < guess < high else high
-            if not self.trial(*edits_for(low)):
+            if not self.trial(*make_edits(low)):
                 return None
-            low, high = self._gallop(low, high, edits_for)
+            low, high = self._gallop(low, high, make_edits)
         while high - low > 1:
             middle = (low + high) // 2
-            if self.trial(*edits_for(middle)):
+            if self.trial(*make_edits(middle)):
                 low = middle
             else:
                 high = middle
         return low
 
-    def smallest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
+    def smallest(self, low: int, high: int, make_edits: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
         """Find the smallest amount with which the pod fits, above ``low``, with which it does not, up to ``high``."""
-        largest = self.largest(-high, -low, lambda amount: edits_for(-amount), -guess)
+        largest = self.largest(-high, -low, lambda amount: make_edits(-amount), -guess)
         return None if largest is None else -largest
 
-    def _gallop(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]]) -> tuple[int, int]:
+    def _gallop(self, low: int, high: int, make_edits: Callable[[int], Sequence[Edit]]) -> tuple[int, int]:
         """Narrow a wide range from above in growing steps: the result is often close to the current value."""
         step = 1
         while (closer := high - step) > low and step < high - low:
-            if self.trial(*edits_for(closer)):
+            if self.trial(*make_edits(closer)):
                 return closer, high
             high, step = closer, step * 4
         return low, high
 
     def fewest(
-        self, items: Sequence[Any], edits_for: Callable[[Sequence[Any]], Sequence[Edit]], *, spares_last: bool = False
+        self, items: Sequence[Any], make_edits: Callable[[Sequence[Any]], Sequence[Edit]], *, spares_last: bool = False
     ) -> list[Any] | None:
         """Find a minimal set of items: one alone if one is sufficient; ``None`` if all do not help.
 
         The first items are omitted first; with ``spares_last``, the last ones.
         """
-        if not items or not self.trial(*edits_for(items)):
+        if not items or not self.trial(*make_edits(items)):
             return None
         for item in items:
-            if self.trial(*edits_for([item])):
+            if self.trial(*make_edits([item])):
                 return [item]
-        remaining = list(items)
+        candidates = list(items)
         for item in reversed(items) if spares_last else items:
-            fewer = [candidate for candidate in remaining if candidate is not item]
-            if fewer and self.trial(*edits_for(fewer)):
-                remaining = fewer
-        return remaining
+            fewer = [candidate for candidate in candidates if candidate is not item]
+            if fewer and self.trial(*make_edits(fewer)):
+                candidates = fewer
+        return candidates
 
     def needs_all(self, *edits: Edit) -> bool:
-        """Return whether edits help together, and each of them is necessary; a configuration is not retried."""
+        """Return whether edits help together, and every edit is necessary. A configuration is not retried."""
         if any(isinstance(edit, EditConfig) for edit in edits):
             return True
         subsets = [tuple(candidate for candidate in edits if candidate is not edit) for edit in edits]
@@ -392,10 +394,12 @@ class Subject:
         attempt = self.trial(*edits)
         if attempt is None or not self.is_admitted(edits):
             return None
-        return Remedy(kind, f"{text}{self._name_budgets(attempt)}", (*self.base, *edits), attempt, cost)
+        names = [] if attempt.node else find_violated_budgets(self.session, attempt.victims)
+        violation = f", although this violates the disruption budget {' and '.join(names)}" if names else ""
+        return Remedy(kind, f"{text}{violation}", (*self.base, *edits), attempt, cost)
 
     def is_admitted(self, edits: Sequence[Edit]) -> bool:
-        """Return whether the API server accepts the edits; an object that is invalid already is not checked."""
+        """Return whether the API server accepts the edits. An object that is invalid already is not checked."""
         objects, check = self.session.objects, self.session.objects.check
         with self.session.branch():
             for edit in (*self.base, *edits):
@@ -407,26 +411,25 @@ class Subject:
                     return False
         return True
 
-    def _name_budgets(self, attempt: Attempt) -> str:
-        """Name the disruption budgets that the preemption of an attempt violates."""
-        if attempt.node or not attempt.victims:
-            return ""
-        lister = self.session.scheduler.objects[PodDisruptionBudget]
-        protected, _ = Budgets(lister).split([self.session.pod(key) for key in attempt.victims])
-        names = [
-            budget.name
-            for budget in lister.list()
-            if budget.spec.selector is not None
-            and any(
-                pod.namespace == budget.namespace and label_matcher(budget.spec.selector).matches(pod.labels)
-                for pod in protected
-            )
-        ]
-        return f", although this violates the disruption budget {' and '.join(names)}" if names else ""
+
+def find_violated_budgets(session: Session, victims: Sequence[str]) -> list[str]:
+    """Return the names of the disruption budgets that the eviction of pods violates."""
+    lister = session.scheduler.objects[PodDisruptionBudget]
+    budgets = Budgets(lister, session.scheduler.services.features)
+    protected, _ = budgets.split([session.pod(key) for key in victims])
+    return [
+        budget.name
+        for budget in lister.list()
+        if budget.spec.selector is not None
+        and any(
+            pod.namespace == budget.namespace and label_matcher(budget.spec.selector).matches(pod.labels)
+            for pod in protected
+        )
+    ]
 
 
 Fix = Callable[[Subject, list[int]], Iterator[Remedy]]
-"""Searches for changes that remove an obstacle; the rows are those without other obstacles."""
+"""Searches for changes that remove an obstacle. The rows are those without other obstacles."""
 S = TypeVar("S", bound=Subject)
 P = ParamSpec("P")
 

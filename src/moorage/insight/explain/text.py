@@ -15,6 +15,8 @@ MAX_REASONS: Final = 6
 MAX_LINES: Final = 20
 """Numbers of lines that are printed by default: the text fits on a screen."""
 MAX_WAKES: Final = 6
+EPHEMERAL: Final = "ephemeral-storage"
+MEBIBYTE: Final = 1 << 20
 CHANGES: Final = "Changes that would make it fit"
 NO_CHANGE: Final = "No change was found that would make the pod fit, and no combination of up to four changes."
 BAR_WIDTH: Final = 24
@@ -26,7 +28,7 @@ _AMOUNT: Final = re.compile(r"\b(\d+)(m|Mi)\b")
 def print_explanation(
     explanation: PodExplanation, console: "Console", *, node: str = "", is_verbose: bool = False
 ) -> None:
-    """Print the explanation of one pod: on one screen, or everything if ``is_verbose``."""
+    """Print the explanation of a pod: on one screen, or everything if ``is_verbose``."""
     from rich.markup import escape
 
     decision = explanation.decision
@@ -37,7 +39,8 @@ def print_explanation(
         for line in lines if is_verbose else lines[:limit]:
             console.print(f"  {escape(line)}", highlight=False)
         if len(lines) > limit and not is_verbose:
-            omitted.append(f"{len(lines) - limit} more {'changes' if title == CHANGES else 'reasons'}")
+            count, noun = len(lines) - limit, "change" if title == CHANGES else "reason"
+            omitted.append(f"{count} more {noun}{'' if count == 1 else 's'}")
     if not explanation.changes and decision.result is not Result.SCHEDULED and not explanation.is_bound:
         console.print(f"\n{NO_CHANGE}")
     if explanation.stopped:
@@ -147,6 +150,8 @@ def group_line(group: ReasonGroup) -> str:
 def _missing(resource: str, amount: str) -> str:
     if resource == "cpu" and amount.isdecimal():
         return f"{amount} core{'s' if amount != '1' else ''}"
+    if resource == EPHEMERAL and amount.isdecimal():
+        amount = f"{-(-int(amount) // MEBIBYTE)}Mi"
     return humanize(amount, up=True)
 
 
@@ -208,7 +213,7 @@ def waterfall(explanation: PodExplanation) -> list[str]:
 
 
 def change_line(change: PossibleChange, node: str = "") -> str:
-    """Describe a change and its effect; ``node`` is the node that the question was about."""
+    """Describe a change and its effect. ``node`` is the node that the question was about."""
     text = humanize(change.text, up=change.text.startswith("Add"))
     if not change.node:
         return text
@@ -239,7 +244,9 @@ def print_workload(explanation: WorkloadExplanation, console: "Console", *, is_v
     console.print(
         f"[bold]{escape(explanation.workload)}[/]: {explanation.fits} of {explanation.of} pods {state}", highlight=False
     )
+    if explanation.note:
+        console.print(f"\n[bold]Notes[/]\n  {escape(explanation.note)}", highlight=False)
     if explanation.next is not None:
-        problem = "is refused by the API server" if explanation.is_refused else "does not fit"
+        problem = "is rejected by the API server" if explanation.is_refused else "does not fit"
         console.print(f"\nThe next pod {problem}:")
         print_explanation(explanation.next, console, is_verbose=is_verbose)

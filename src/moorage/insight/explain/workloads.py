@@ -2,29 +2,55 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.common.errors import InputError
+from moorage.common.errors import ApiError, InputError
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, WorkloadExplanation
-from moorage.insight.explain.groups import is_scheduled_with_group, list_active_pods, view_group
+from moorage.insight.explain.groups import (
+    is_scheduled_with_group,
+    list_active_pods,
+    list_pending_members,
+    view_group,
+)
 from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.refusals import Refusals, find_replica_failure
+from moorage.insight.explain.rejections import (
+    change_class,
+    list_priority_classes,
+    list_runtime_classes,
+    suggest_remedies,
+)
 from moorage.insight.explain.search import gate_owner
-from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Draft
-from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, Operation
+from moorage.insight.whatif.edits import (
+    CreateObject,
+    DeleteObject,
+    ObjectId,
+    Operation,
+    PatchObject,
+    edit_from,
+    pointer,
+)
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import (
     NamedWorkload,
     belongs_to_workload,
     check_pod_count,
+    create_daemon_pod,
     create_gang,
     create_workload_pod,
+    find_template_claims,
 )
-from moorage.kube.admission.checks.rules import SYSTEM_CLASSES
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.patches import json_patch
 from moorage.scheduler.decisions.decision import Result
+from moorage.scheduler.plugins.node_affinity import find_node_affinity
+
+MAX_REPLACED: Final = 8
+"""Number of old pods of a rollout to try."""
 
 
 def explain_workload(
@@ -42,44 +68,131 @@ def explain_workload(
             explanation = _explain_group(session, gang, title, seconds)
             if explanation.next is None:
                 return explanation
-            return replace(explanation, next=_edit_template(explanation.next, workload, {pod.key for pod in own}))
-    running = [pod for pod in own if pod.node_name]
-    waiting = [pod.key for pod in own if not pod.node_name]
-    placed = {pod.key for pod in running}
-    pod_count = max(workload.wanted, len(running))
+            return replace(
+                explanation, next=_edit_template(session, explanation.next, workload, {pod.key for pod in own})
+            )
+    placed_pods = [pod for pod in own if pod.node_name]
+    pending_keys = [pod.key for pod in own if not pod.node_name]
+    placed = {pod.key for pod in placed_pods}
+    pod_count = max(workload.wanted, len(own))  # a rollout creates more pods
     check_pod_count(title, pod_count)
-    fits = len(running)
-    if workload.id.kind == "Job" and workload.spec.get("suspend") is True:
+    fits = len(placed_pods)
+    if _is_suspended(workload):
         return WorkloadExplanation(title, fits, pod_count, _suspended(session, workload))
     if len(own) < pod_count and (refused := _explain_unknown_class(session, workload)) is not None:
         return WorkloadExplanation(title, fits, pod_count, refused)
+    if workload.id.kind == "DaemonSet":
+        return _explain_daemons(session, workload, title, own, seconds)
     refusals = Refusals(session, workload.id.namespace)
     failure = find_replica_failure(workload.content, _list_replica_sets(session)) if len(own) < pod_count else ""
     with session.branch():
         while fits < pod_count:
-            is_made = not waiting
-            key = waiting.pop(0) if waiting else create_workload_pod(session, workload, fits)
+            is_made = not pending_keys
+            key = pending_keys.pop(0) if pending_keys else create_workload_pod(session, workload, fits)
             if is_made:
                 target = ObjectId("Pod", *key.split("/"))
                 content = session.objects.content(target)
                 admitted, refusal = refusals.admit(content)
                 if admitted != content:
                     session.apply(DeleteObject(target), CreateObject(admitted))
-            if is_made and (refusal := refusal or failure):
-                changes = refusals.changes(content, workload.content, pod_count - fits)
-                return WorkloadExplanation(title, fits, pod_count, _refused(session, key, refusal, changes))
-            if not session.place(key, preempts=False).node:
+            if is_made and (refusal := refusal or ("" if refusals.covers(failure) else failure)):
+                remedies = refusals.changes(content, workload, pod_count - fits, refusal)
+                remedies += suggest_remedies(workload, refusal)
+                return WorkloadExplanation(title, fits, pod_count, _refused(session, key, refusal, remedies))
+            if not _is_placed(session, key):
                 # A deleted pod of the same workload would be recreated, and be pending itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
-                explained = _edit_template(explained, workload, {key}) if is_made else explained
+                explained = (_edit_template if is_made else _edit_own_template)(session, explained, workload, {key})
+                explained = _replace_first(session, explained, workload, placed_pods)
                 return WorkloadExplanation(title, fits, pod_count, explained)
             placed.add(key)
             fits += 1
-    return WorkloadExplanation(title, fits, pod_count)
+    return WorkloadExplanation(title, fits, pod_count, note=_describe_idleness(workload, len(own)))
+
+
+def _replace_first(
+    session: Session, explained: PodExplanation, workload: NamedWorkload, running: Sequence[Pod]
+) -> PodExplanation:
+    """Suggest to delete an old pod first, if a rollout is blocked because it adds a pod."""
+    if workload.id.kind != "Deployment" or not running or len(running) < workload.wanted:
+        return explained
+    nodes = []
+    for pod in running[:MAX_REPLACED]:
+        with session.branch():
+            session.apply(DeleteObject(ObjectId("Pod", pod.namespace, pod.name)))
+            nodes.append(session.place(explained.decision.pod, preempts=False).node)
+    if not all(nodes):
+        return explained
+    draft = Draft(workload.id, workload.content)
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    edit = draft.put(("spec", "strategy"), strategy).edit()
+    text = "Set maxSurge to 0 and maxUnavailable to 1, so that the rollout deletes an old pod before it adds one"
+    change = PossibleChange(text, "rollout", [edit.as_data()], nodes[0])
+    return replace(explained, changes=(change, *explained.changes))
+
+
+def _describe_idleness(workload: NamedWorkload, pods: int) -> str:
+    """Describe why a controller creates no pods although they fit. Return an empty string if it does."""
+    if workload.spec.get("paused") is True and pods < workload.wanted:
+        return f"the deployment is paused: resume it with `kubectl rollout resume deployment/{workload.id.name}`"
+    if not workload.wanted:
+        field = "parallelism" if workload.id.kind in ("Job", "CronJob") else "replicas"
+        return f"it creates no pods: its {field} is 0"
+    if workload.id.kind == "CronJob":
+        return f"it creates pods only at its schedule ({workload.content['spec'].get('schedule')})"
+    return ""
+
+
+def _explain_daemons(
+    session: Session, workload: NamedWorkload, title: str, own: Sequence[Pod], seconds: float
+) -> WorkloadExplanation:
+    """Place the missing pods of a daemon set, each on its node. Nodes with untolerated taints are the last ones."""
+    nodes = session.scheduler.cache.nodes
+    pending_by_node = {_find_daemon_node(pod): pod.key for pod in own if not pod.node_name}
+    covered = {pod.node_name for pod in own if pod.node_name}
+    selector = ((workload.spec.get("template") or {}).get("spec") or {}).get("nodeSelector") or {}
+    matches = {info.name: sum(info.labels.get(key) == value for key, value in selector.items()) for info in nodes}
+    # If no node has all labels of the selector, the nodes with the most of them are explained.
+    wanted = [info for info in nodes if matches[info.name] == max(matches.values())]
+    uncovered_nodes = [info for info in wanted if info.name not in covered]
+    fits, failures = len(wanted) - len(uncovered_nodes), list[tuple[int, str, str]]()
+    with session.branch():
+        for number, info in enumerate(uncovered_nodes):
+            key = pending_by_node.get(info.name) or create_daemon_pod(session, workload, number, info.name)
+            if not _is_placed(session, key):
+                closed = any(taint.keeps_pods_off and not session.pod(key).tolerates(taint) for taint in info.taints)
+                failures.append((2 * closed + (info.name not in pending_by_node), info.name, key))
+            else:
+                fits += 1
+        if not failures:
+            return WorkloadExplanation(title, fits, len(wanted))
+        _, node, key = min(failures)
+        explained = explain_pod(session, key, node=node, seconds=seconds)
+        edit = _edit_own_template if node in pending_by_node else _edit_template
+        explained = edit(session, explained, workload, {key})
+        return WorkloadExplanation(title, fits, len(wanted), explained)
+
+
+def _is_placed(session: Session, key: str) -> bool:
+    """Place a pod and return whether it has a node. Pods with gates and of other schedulers get none."""
+    if session.pod(key).scheduler_name not in session.scheduler.runners:
+        return False
+    mark = session.mark()
+    is_placed = bool(session.place(key, preempts=False).node)
+    if not is_placed:
+        session.roll_back(mark)
+    return is_placed
+
+
+def _find_daemon_node(pod: Pod) -> str:
+    """Return the node that the daemon set controller has chosen for a pod."""
+    required = find_node_affinity(pod).required
+    terms = required.node_selector_terms if required is not None else ()
+    return next((name for term in terms for field in term.match_fields for name in field.values), "")
 
 
 def _refused(session: Session, key: str, message: str, changes: Sequence[PossibleChange]) -> PodExplanation:
-    """Explain a pod that the API server does not create; with the changes it may have a node."""
+    """Explain a pod that the API server does not create. With the changes it may have a node."""
     attempt = session.try_pod(key, preempts=False)
     if not attempt.node:
         message = f"{message}; without that, {attempt.decision.message}"
@@ -89,38 +202,44 @@ def _refused(session: Session, key: str, message: str, changes: Sequence[Possibl
 
 
 def _explain_unknown_class(session: Session, workload: NamedWorkload) -> PodExplanation | None:
-    """Explain a workload whose priority class does not exist: the API server rejects its pods."""
-    name = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
-    names = [*SYSTEM_CLASSES, *(target.name for target in session.objects.known("PriorityClass"))]
-    if not name or name in names:
-        return None
-    new_class = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 0}
-    create = CreateObject(new_class)
-    changes = [PossibleChange(f"Create the priority class {name}", "priority", [create.as_data()])]
-    if intended := find_intended(name, names):
-        # The template of a job is immutable.
-        apply = "replace" if workload.id.kind == "Job" else "patch"
-        patch = [{"op": "replace", "path": "/spec/template/spec/priorityClassName", "value": intended}]
-        target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
-        text = f"Change priorityClassName from {name} to {intended}"
-        changes.insert(0, PossibleChange(text, "priority", [{"object": target, "apply": apply, "patch": patch}]))
-    with session.branch():
-        session.apply(create)
-        key = create_workload_pod(session, workload, 0)
-        return _refused(session, key, f"no PriorityClass with name {name} was found", changes)
+    """Explain a workload with a missing priority class or runtime class: the API server rejects its pods."""
+    spec = (workload.spec.get("template") or {}).get("spec") or {}
+    name, names = spec.get("priorityClassName"), list_priority_classes(session)
+    if name and name not in names:
+        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        create, problem = CreateObject({**head, "value": 0}), f"no PriorityClass with name {name} was found"
+        changes = change_class(workload, "priorityClassName", name, names)
+        changes.append(PossibleChange(f"Create the priority class {name}", "priority", [create.as_data()]))
+        with session.branch():
+            session.apply(create)
+            return _refused(session, create_workload_pod(session, workload, 0), problem, changes)
+    name, names = spec.get("runtimeClassName"), list_runtime_classes(session)
+    # Files often omit the runtime classes.
+    if name and names and name not in names:
+        changes = change_class(workload, "runtimeClassName", name, names)
+        with session.branch():
+            key, problem = create_workload_pod(session, workload, 0), f'RuntimeClass "{name}" not found'
+            return _refused(session, key, f"pod rejected: {problem}", changes)
+    return None
+
+
+def _is_suspended(workload: NamedWorkload) -> bool:
+    specs = (workload.content.get("spec") or {}, workload.spec)
+    return workload.id.kind in ("Job", "CronJob") and any(spec.get("suspend") is True for spec in specs)
 
 
 def _suspended(session: Session, workload: NamedWorkload) -> PodExplanation:
     """Explain a suspended job: it has no pods until it is resumed."""
     labels = (workload.content.get("metadata") or {}).get("labels") or {}
     owners = {gate_owner(name.rpartition("/")[0]) for name in labels} - {""}
-    message = f"the job is suspended{f'; {min(owners)} resumes it' if owners else ''}"
+    noun = "cron job" if workload.id.kind == "CronJob" else "job"
+    message = f"the {noun} is suspended{f'; {min(owners)} resumes it' if owners else ''}"
+    is_own = (workload.content.get("spec") or {}).get("suspend") is True
     with session.branch():
         key = create_workload_pod(session, workload, 0)
-        target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
-        patch = [{"op": "replace", "path": "/spec/suspend", "value": False}]
-        edit = {"object": target, "apply": "patch", "patch": patch}
-        change = PossibleChange("Resume the job: set suspend to false", "gate", [edit])
+        path = ("spec", "suspend") if is_own else (*workload.path[:-1], "suspend")
+        edit = Draft(workload.id, workload.content).put(path, False).edit()
+        change = PossibleChange(f"Resume the {noun}: set suspend to false", "gate", [edit.as_data()])
         return _refused(session, key, message, [] if owners else [change])
 
 
@@ -128,12 +247,16 @@ def _list_replica_sets(session: Session) -> Iterator[Mapping[str, Any]]:
     return (content for content in session.objects.contents() if content.get("kind") == "ReplicaSet")
 
 
-def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
+def _edit_template(
+    session: Session, explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]
+) -> PodExplanation:
     """Replace changes of pods that do not exist yet, or are all equal, by changes of their template."""
     owner, is_job = workload.id.as_data(str(workload.content.get("apiVersion", ""))), workload.id.kind == "Job"
+    claims = find_template_claims(session, pods)
+    volumes = _find_volume_claims(session, workload, pods)
 
-    def convert_change(change: PossibleChange) -> PossibleChange:
-        edits: list[dict[str, Any]] = []
+    def convert_change(change: PossibleChange) -> PossibleChange | None:
+        edits, text = list[dict[str, Any]](), change.text
         for edit in change.edits:
             target = edit.get("object", {})
             if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
@@ -141,33 +264,108 @@ def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: Abs
                 template_edit = {"object": owner, "apply": "replace" if is_job else "patch", "patch": patch}
                 # An edit of all pods of a group is one edit of the template.
                 edits += [template_edit] if template_edit not in edits else []
+            elif (claim := ObjectId(*(target.get(key, "") for key in ("kind", "namespace", "name")))) in claims:
+                template = claims[claim]
+                patch = [{**operation, "path": f"/spec{operation['path']}"} for operation in edit["patch"]]
+                owner_id = {**target, "kind": template.kind, "name": template.name}
+                edits.append({**edit, "object": owner_id, "patch": patch})
+                text = text.replace(f"the claim {claim.name}", f"the claim template {template.name}")
+            elif claim in volumes:
+                if any(not operation["path"].startswith("/spec/") for operation in edit["patch"]):
+                    return None  # a template has no state
+                index, name = volumes[claim]
+                path = f"/spec/volumeClaimTemplates/{index}"
+                patch = [{**operation, "path": f"{path}{operation['path']}"} for operation in edit["patch"]]
+                edits.append({"object": owner, "apply": "replace", "patch": patch})
+                text = text.replace(f"the claim {claim.name}", f"the volume claim template {name}")
             elif target.get("kind") == "PodGroup" and is_job:
                 operations = edit["patch"]
                 patch = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in operations]
                 edits.append({"object": owner, "apply": "replace", "patch": patch})
             else:
                 edits.append(edit)
-        return replace(change, edits=edits)
+        return replace(change, text=text, edits=edits)
+
+    return replace(explained, changes=tuple(filter(None, map(convert_change, explained.changes))))
+
+
+def _edit_own_template(
+    session: Session, explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]
+) -> PodExplanation:
+    """Replace changes of an existing pod by changes of its template, if a pod from the new template has a node."""
+    (key,) = pods
+    target = ObjectId("Pod", *key.split("/"))
+    owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
+    strategy = ((workload.content.get("spec") or {}).get("updateStrategy") or {}).get("type")
+    is_ordered = workload.id.kind == "StatefulSet" and workload.spec.get("podManagementPolicy") != "Parallel"
+    # Otherwise, the controller replaces the pod.
+    must_delete = is_ordered or strategy == "OnDelete" or workload.id.kind in ("ReplicaSet", "ReplicationController")
+    suffix = key.rpartition("-")[2]
+    number = int(suffix) if workload.id.kind == "StatefulSet" and suffix.isdecimal() else 0
+
+    def convert_change(change: PossibleChange) -> PossibleChange:
+        edits = [edit_from(edit) for edit in change.edits]
+        own = [edit for edit in edits if isinstance(edit, PatchObject) and edit.target == target]
+        if not own:
+            return change
+        others = [edit for edit in edits if edit not in own]
+        patch = _on_template([operation for edit in own for operation in edit.operations], workload)
+        with session.branch():
+            try:
+                new_workload = NamedWorkload(workload.id, json_patch(workload.content, patch))
+                node = _find_daemon_node(session.pod(key)) if workload.id.kind == "DaemonSet" else ""
+                session.apply(*others, DeleteObject(target))
+                made = (
+                    create_daemon_pod(session, new_workload, number, node)
+                    if node
+                    else create_workload_pod(session, new_workload, number)
+                )
+            except (ApiError, InputError):
+                return change
+            attempt = session.place(made, preempts=bool(change.victims))
+            if not patch or not (attempt.node or attempt.nominated_node):
+                return change
+        template = {"object": owner, "apply": "replace" if workload.id.kind == "Job" else "patch", "patch": patch}
+        ending = [DeleteObject(target).as_data()] if must_delete else []
+        return replace(change, edits=[*(edit.as_data() for edit in others), template, *ending])
 
     return replace(explained, changes=tuple(map(convert_change, explained.changes)))
 
 
+def _find_volume_claims(
+    session: Session, workload: NamedWorkload, pods: AbstractSet[str]
+) -> dict[ObjectId, tuple[int, str]]:
+    """Find the claims of volumes that a stateful set would create for pods: the number and name of the template."""
+    existing = {obj.key for obj in session.objects.given.objects if isinstance(obj, PersistentVolumeClaim)}
+    names = [str(item["metadata"]["name"]) for item in workload.spec.get("volumeClaimTemplates") or ()]
+    claims = {
+        ObjectId("PersistentVolumeClaim", workload.id.namespace, f"{name}-{key.partition('/')[2]}"): (index, name)
+        for index, name in enumerate(names)
+        for key in pods
+    }
+    return {claim: place for claim, place in claims.items() if claim.key not in existing}
+
+
 def _on_template(operations: Sequence[Mapping[str, Any]], workload: NamedWorkload) -> list[Operation]:
-    """Apply a patch of a pod to its template; the pod may have more fields: limit ranges set default requests."""
+    """Apply a patch of a pod to its template. The pod may have more fields: limit ranges set default requests."""
     draft = Draft(workload.id, workload.content)
     for operation in operations:
-        path = f"/spec/template{operation['path']}"
+        path = f"{pointer(*workload.path)}{operation['path']}"
         try:
             draft.do({**operation, "path": path})
         except InputError:
             if "value" in operation:
-                steps = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
-                draft.put([int(step) if step.isdecimal() else step for step in steps], operation["value"])
+                names = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+                steps = [int(step) if step.isdecimal() else step for step in names]
+                if steps[-1] == "-":
+                    draft.append(steps[:-1], [operation["value"]])
+                else:
+                    draft.put(steps, operation["value"])
     return draft.operations
 
 
 def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
-    """Try a group as a unit; without group scheduling, try its members one by one."""
+    """Try a group as a unit. Without group scheduling, try its members one by one."""
     groups = session.scheduler.cache.groups
     if groups is None:
         members = [pod for pod in list_active_pods(session) if pod.group_key == key]
@@ -185,6 +383,9 @@ def _explain_group(session: Session, key: str, title: str, seconds: float) -> Wo
         return WorkloadExplanation(title, 0, 0)
     with session.branch():
         view = view_group(session, key)
-        stuck = session.pod(view.blocked) if view.blocked else None
+        lacks_members = not view.is_met and view.members < (view.needed or 0)
+        pending_keys = [pod.key for pod in list_pending_members(session, key)] if lacks_members else []
+        blocked = view.blocked or next(iter(pending_keys), "")
+        stuck = session.pod(blocked) if blocked else None
         member = None if stuck is None else explain_member(session, stuck, view, seconds)
-    return WorkloadExplanation(title, view.most, view.members, member, view.facts())
+    return WorkloadExplanation(title, view.most, max(view.members, view.needed or 0), member, view.facts())

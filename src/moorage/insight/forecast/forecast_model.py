@@ -75,3 +75,31 @@ class Forecast(Struct, frozen=True, kw_only=True):
             "dependsOn": [item.as_data() for item in self.depends_on],
             "sooner": to_builtins(self.sooner),
         }
+
+
+class QueuedStart(Struct, frozen=True, kw_only=True, rename="camel"):
+    """When a pending pod starts."""
+
+    pod: str
+    state: str
+    """``pending``, ``gated`` or ``never``."""
+    start: StartInterval | None = None
+    """Absent if the pod never starts, or is gated."""
+    censored: float = 0.0
+    priority: int = 0
+    group: str = ""
+    """The class of the pod: its namespace, or the value of a label."""
+
+
+class QueueForecast(Struct, frozen=True, kw_only=True):
+    """When the pending pods start, in the order of their median starts."""
+
+    now: float
+    horizon: float
+    draws: int
+    pods: tuple[QueuedStart, ...]
+    assumptions: tuple[str, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the documented format."""
+        return {**to_builtins(self), "now": format_time(self.now)}

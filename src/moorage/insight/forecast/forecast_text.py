@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from moorage.cluster import format_seconds
-from moorage.insight.forecast.forecast_model import Forecast
+from moorage.insight.forecast.forecast_model import Forecast, QueueForecast, StartInterval
 
 SHOWN: Final = 5
+SHOWN_PODS: Final = 30
 DAY: Final = 86_400
 
 
@@ -14,8 +15,8 @@ def forecast_lines(forecast: Forecast, *, is_verbose: bool = False) -> Iterator[
     """Return the lines of a forecast."""
     limit = None if is_verbose else SHOWN
     if forecast.state == "running":
-        since = f"has been running since {forecast.started_at}" if forecast.started_at else "is running"
-        yield f"{forecast.subject} {since}"
+        running_text = f"has been running since {forecast.started_at}" if forecast.started_at else "is running"
+        yield f"{forecast.subject} {running_text}"
         return
     if forecast.start is None:
         yield f"{forecast.subject} will not start: {forecast.reason}"
@@ -36,20 +37,44 @@ def forecast_lines(forecast: Forecast, *, is_verbose: bool = False) -> Iterator[
             yield f"  - {sentence}"
 
 
-def _start_lines(forecast: Forecast) -> Iterator[str]:
-    start, horizon = forecast.start, forecast.horizon
-    assert start is not None
+def queue_lines(forecast: QueueForecast, *, is_verbose: bool = False) -> Iterator[str]:
+    """Return the lines of a forecast of the queue."""
+    if not forecast.pods:
+        yield "No pods are pending."
+        return
+    shown = forecast.pods if is_verbose else forecast.pods[:SHOWN_PODS]
+    width = max(len(item.pod) for item in shown)
+    for item in shown:
+        if item.state == "gated":
+            when = "starts when its scheduling gates are removed, and a node fits"
+        elif item.start is None:
+            when = "does not start unless the cluster changes"
+        else:
+            when = _describe(item.start, forecast.horizon)
+        yield f"{item.pod.ljust(width)}  {when}"
+    if len(shown) < len(forecast.pods):
+        yield f"and {len(forecast.pods) - len(shown)} more; -v lists all"
+    yield "Assumptions:"
+    for sentence in forecast.assumptions:
+        yield f"  - {sentence}"
 
+
+def _describe(start: StartInterval, horizon: float) -> str:
     def describe(seconds: float) -> str:
         return _moment(seconds) if seconds < horizon else f"in more than {format_rounded(horizon)}"
 
     if start.p90 < 1.0:
-        when = "starts now"
-    elif start.p10 >= horizon:
-        when = f"is not expected to start within {format_rounded(horizon)}"
-    else:
-        first, last = (describe(seconds).removeprefix("in ") for seconds in (start.p10, start.p90))
-        when = f"is expected to start {describe(start.p50)} (80% interval: {first} to {last})"
+        return "starts now"
+    if start.p10 >= horizon:
+        return f"is not expected to start within {format_rounded(horizon)}"
+    first, last = (describe(seconds).removeprefix("in ") for seconds in (start.p10, start.p90))
+    return f"is expected to start {describe(start.p50)} (80% interval: {first} to {last})"
+
+
+def _start_lines(forecast: Forecast) -> Iterator[str]:
+    start, horizon = forecast.start, forecast.horizon
+    assert start is not None
+    when = _describe(start, horizon)
     gated = " once its scheduling gates are removed" if forecast.state == "gated" else ""
     yield f"{forecast.subject} {when}{gated}"
     if forecast.censored and start.p10 < horizon:
@@ -61,7 +86,7 @@ def _moment(seconds: float) -> str:
 
 
 def format_rounded(seconds: float, *, is_exact: bool = False) -> str:
-    """Format a duration for people: minutes from 10 minutes on, hours from a day on; ``is_exact`` keeps the seconds.
+    """Format a duration for people: minutes from 10 minutes on, hours from a day on. ``is_exact`` keeps the seconds.
 
     >>> format_rounded(75.2), format_rounded(3599), format_rounded(17640), format_rounded(7 * 86400)
     ('1m15s', '1h', '4h54m', '7d')

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
+from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,10 +14,17 @@ from moorage.common.durations import parse_duration
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.explain.pods import explain_pod
-from moorage.insight.forecast.forecast_model import Dependency, Forecast, SoonerChange, StartInterval
+from moorage.insight.forecast.forecast_model import (
+    Dependency,
+    Forecast,
+    QueuedStart,
+    QueueForecast,
+    SoonerChange,
+    StartInterval,
+)
 from moorage.insight.forecast.futures import Future, FutureCluster, PlayedFuture
 from moorage.insight.forecast.lifetimes import PodTraits, quantiles
-from moorage.insight.forecast.outlook import KnownPod, Outlook, PastPod, find_size, play_futures
+from moorage.insight.forecast.outlook import UNKNOWN_SECONDS, KnownPod, Outlook, PastPod, find_size, play_futures
 from moorage.insight.forecast.recalibration import Recalibration
 from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.session import Session
@@ -31,7 +39,7 @@ from moorage.insight.whatif.workload_pods import (
 from moorage.kube.api.cluster import PriorityClass
 from moorage.kube.api.container import Container
 from moorage.kube.api.gpu_sharing import GPU_MILLI, WHOLE_GPU
-from moorage.kube.api.meta import KubeObject, parse_time
+from moorage.kube.api.meta import KubeObject, format_time, parse_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodSpec
 from moorage.kube.api.quantity import nano_value
@@ -41,11 +49,13 @@ DEFAULT_HORIZON: Final = 7 * 86_400.0
 CHANGE_DRAWS: Final = 20
 MAX_DEPENDENCIES: Final = 10
 MAX_CHANGES: Final = 6
+FEW_DRAWS: Final = 10
+"""With fewer simulated futures, an interval is rough."""
 EXPLAIN_SECONDS: Final = 3.0
 ENDING: Final = ("OnFailure", "Never")
 SERVICES: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 PERMANENT: Final = ("DaemonSet", "Node")
-"""Controllers whose pods run as long as their node exists."""
+"""Controllers of pods that run as long as their node exists."""
 SOON: Final = 1.0
 
 
@@ -59,12 +69,21 @@ class ForecastOptions(Struct, frozen=True, kw_only=True):
     draws: int = DEFAULT_DRAWS
     horizon: float = DEFAULT_HORIZON
     now: float | None = None
-    """The time of the forecast; by default, when the cluster was read."""
+    """The time of the forecast. By default, when the cluster was read."""
     seed: int = 1
     with_changes: bool = True
     recalibration: Recalibration | None = None
     """Earlier forecasts, which correct this one."""
     progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+def check_moment(session: Session, now: float) -> None:
+    """Raise InputError if a pod was created or started after the time of the forecast."""
+    for pod in list_active_pods(session):
+        for event, moment in (("creation", pod.metadata.creation_timestamp), ("start", pod.status.start_time)):
+            if moment is not None and parse_time(moment) > now:
+                problem = f"{format_time(now)} is before the {event} of pod {pod.key} ({moment})"
+                raise InputError("--now", problem, hint="write a later time")
 
 
 def forecast_start(session: Session, name: str, namespace: str, options: ForecastOptions) -> Forecast:
@@ -85,8 +104,31 @@ def forecast_start(session: Session, name: str, namespace: str, options: Forecas
         return _Forecaster(session, title, pods, workload, options).run()
 
 
+def forecast_queue(
+    session: Session, options: ForecastOptions, *, namespace: str = "", seconds: float = inf
+) -> QueueForecast:
+    """Forecast when each pending pod of a namespace starts; by default, of all namespaces.
+
+    After a number of seconds, no further futures are simulated. Gated pods have no interval. Pods of other schedulers
+    are omitted.
+    """
+    end = monotonic() + seconds
+    with session.branch():
+        pods = [
+            pod
+            for pod in list_active_pods(session)
+            if not pod.node_name
+            and not pod.is_terminating
+            and pod.scheduler_name in session.scheduler.runners
+            and namespace in ("", pod.namespace)
+        ]
+        gated = [pod for pod in pods if pod.spec.scheduling_gates]
+        ready = [pod for pod in pods if not pod.spec.scheduling_gates]
+        return _Forecaster(session, "", ready, None, options).run_queue(gated, end)
+
+
 def _complete_pods(session: Session, workload: NamedWorkload) -> list[Pod]:
-    """Return the active pods of a workload; create missing pods from its template."""
+    """Return the active pods of a workload. Create missing pods from its template."""
     if workload.id.kind == "PodGroup":
         return [pod for pod in list_active_pods(session) if pod.group_key == workload.id.key]
     title = f"{workload.id.kind.lower()}/{workload.id.name}"
@@ -99,7 +141,7 @@ def _complete_pods(session: Session, workload: NamedWorkload) -> list[Pod]:
 
 
 class _Forecaster:
-    """The forecast of one subject, in a branch of a session."""
+    """The forecast of a subject, in a branch of a session."""
 
     def __init__(
         self,
@@ -141,22 +183,74 @@ class _Forecaster:
             played = self._play(cluster, outlook, self._options.draws, self._options.progress)
         finally:
             cluster.close()
-        horizon = self._options.horizon
-        starts = [horizon if future.started is None else future.started for future in played]
-        start = self._correct(StartInterval(*(round(number, 1) for number in quantiles(starts, (0.1, 0.5, 0.9)))))
+        starts = [future.started for future in played]
+        start = self._correct(self._summarize(starts))
         return replace(
             forecast,
             state="gated" if self._gates else "pending",
             start=start,
-            censored=round(sum(future.started is None for future in played) / len(played), 3),
+            censored=round(starts.count(None) / len(starts), 3),
             draws=len(played),
             assumptions=self._assume(outlook),
             depends_on=tuple(self._find_dependencies(played)),
             sooner=tuple(self._find_sooner(starts)) if self._options.with_changes and start.p50 > SOON else (),
         )
 
+    def run_queue(self, gated: Sequence[Pod], end: float) -> QueueForecast:
+        """Forecast the starts of all pending pods, until a time of the monotonic clock."""
+        options, outlook = self._options, self._make_outlook()
+        own = frozenset(pod.uid for pod in self._pending)
+        cluster = self._open_cluster(outlook)
+        played: list[PlayedFuture] = []
+        reachable: dict[str, float] = {}
+        try:
+            reachable = cluster.play(self._end_all(outlook), own, len(own), inf, end).starts
+            while reachable and len(played) < options.draws and monotonic() < end:
+                options.progress(len(played), options.draws)
+                future = outlook.draw(options.seed, len(played))
+                played.append(cluster.play(future, own, len(reachable), options.horizon, end))
+        except TimeoutError:
+            reachable = reachable or dict.fromkeys((pod.key for pod in self._pending), 0.0)
+        finally:
+            cluster.close()
+        if reachable and not played:
+            message = f"simulating {len(own)} pending pods took longer than the time limit"
+            raise InputError("the queue", message, hint="allow more time, or forecast one pod")
+        starts = [self._describe_start(pod, pod.key in reachable, played) for pod in self._pending]
+        starts.sort(key=lambda item: inf if item.start is None else item.start.p50)
+        assumptions = list(self._assume(outlook))
+        if reachable and len(played) < min(FEW_DRAWS, options.draws):
+            futures = "1 future was" if len(played) == 1 else f"{len(played)} futures were"
+            assumptions.insert(0, f"Only {futures} simulated in the time limit: the intervals are rough.")
+        return QueueForecast(
+            now=self._now,
+            horizon=options.horizon,
+            draws=len(played),
+            pods=(*starts, *(self._describe_queued(pod, "gated") for pod in gated)),
+            assumptions=tuple(assumptions),
+        )
+
+    def _describe_start(self, pod: Pod, is_reachable: bool, played: Sequence[PlayedFuture]) -> QueuedStart:
+        times = [future.starts.get(pod.key) for future in played]
+        if not is_reachable and all(time is None for time in times):
+            return self._describe_queued(pod, "never")
+        start = self._correct(self._summarize(times))
+        return self._describe_queued(pod, "pending", start, round(times.count(None) / len(times), 3))
+
+    def _describe_queued(
+        self, pod: Pod, state: str, start: StartInterval | None = None, censored: float = 0.0
+    ) -> QueuedStart:
+        label = self._options.class_label
+        group = pod.labels.get(label, "") if label else pod.namespace
+        return QueuedStart(pod=pod.key, state=state, start=start, censored=censored, priority=pod.priority, group=group)
+
+    def _summarize(self, starts: Iterable[float | None]) -> StartInterval:
+        """Return the quantiles of simulated starts. ``None`` is a start after the horizon."""
+        seconds = [self._options.horizon if start is None else start for start in starts]
+        return StartInterval(*(round(number, 1) for number in quantiles(seconds, (0.1, 0.5, 0.9))))
+
     def _correct(self, simulated: StartInterval) -> StartInterval:
-        """Correct an uncertain interval by earlier forecasts; certain and censored bounds stay."""
+        """Correct an uncertain interval by earlier forecasts. Certain and censored bounds remain."""
         recalibration, horizon = self._options.recalibration, self._options.horizon
         if recalibration is None or not recalibration.forecasts or simulated.p90 - simulated.p10 < SOON:
             return simulated
@@ -187,7 +281,7 @@ class _Forecaster:
 
     def _open_cluster(self, outlook: Outlook) -> FutureCluster:
         objects = self._list_objects()
-        if not self._session.honours_nominations:
+        if not self._session.honors_nominations:
             objects = [_without_nomination(obj) for obj in objects]
         later = [item.pod for item in outlook.arrivals]
         return FutureCluster(self._session.given_policy, objects, self._now, later)
@@ -239,12 +333,15 @@ class _Forecaster:
     # ── never ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_impossible(self, cluster: FutureCluster, outlook: Outlook) -> bool:
-        """Return whether the subject does not start even if all pods that can end do so immediately."""
-        ending = {item.pod.uid for item in outlook.pods if item.ends or item.seconds is not None or item.limit < inf}
+        """Return whether the subject does not start even if all pods that can end end immediately."""
         own = frozenset(pod.uid for pod in self._pending)
-        ends = dict.fromkeys(ending - own, SOON)
-        future = Future(ends, lambda pod: SOON if pod.uid in ending else None)
-        return cluster.play(future, own, self._needed, inf).started is None
+        return cluster.play(self._end_all(outlook), own, self._needed, inf).started is None
+
+    def _end_all(self, outlook: Outlook) -> Future:
+        """Return the future in which all pods that can end end immediately."""
+        ending = {item.pod.uid for item in outlook.pods if item.ends or item.seconds is not None or item.limit < inf}
+        ends = dict.fromkeys(ending - {pod.uid for pod in self._pending}, SOON)
+        return Future(ends, lambda pod: SOON if pod.uid in ending else None)
 
     def _explain_never(self) -> str:
         """Return the message of the scheduler, and why waiting does not help."""
@@ -269,13 +366,15 @@ class _Forecaster:
         share = round(1.0, 3)
         for gate in sorted(self._gates):
             yield Dependency(share, 0.0, f"the scheduling gate {gate} is removed", event=f"gate {gate} is removed")
+        own = {pod.key for pod in self._pending}
         known = {pod.key for pod in self._session.objects.all() if isinstance(pod, Pod)}
         moments: dict[tuple[str, str], list[float]] = {}
         for future in played:
             for key, at in future.causes.items():
                 moments.setdefault((key, "ends"), []).append(at)
-            for key, at in future.overtaken_by.items():
-                moments.setdefault((key, "starts first"), []).append(at)
+            for key, at in future.starts.items():
+                if key not in own:
+                    moments.setdefault((key, "starts first"), []).append(at)
         listed = [item for item in moments.items() if item[0][0] in known]
         listed.sort(key=lambda item: (-len(item[1]), item[0][1], median(item[1])))
         for (key, what), times in listed[:MAX_DEPENDENCIES]:
@@ -283,88 +382,100 @@ class _Forecaster:
 
     def _assume(self, outlook: Outlook) -> tuple[str, ...]:
         """Return the assumptions, most important first."""
-        options, sentences = self._options, []
-        running = [item for item in outlook.pods if item.pod.node_name]
-        total = f"{len(running)} running {'pod' if len(running) == 1 else 'pods'}"
-        exact = sum(1 for item in running if item.seconds is not None)
-        limited = sum(1 for item in running if item.seconds is None and item.limit < inf)
-        drawn = [item for item in running if item.seconds is None and item.limit == inf and item.ends]
-        endless = len(running) - exact - limited - len(drawn)
+        return (
+            *self._assume_ends(outlook),
+            *self._assume_queue(outlook),
+            "Nodes do not change. Pending pods were queued in the order of their creation.",
+        )
+
+    def _assume_ends(self, outlook: Outlook) -> Iterator[str]:
+        """Yield the sources of the ends of running pods."""
+        options = self._options
+        running_pods = [item for item in outlook.pods if item.pod.node_name]
+        total = f"{len(running_pods)} running {'pod' if len(running_pods) == 1 else 'pods'}"
+        exact = sum(1 for item in running_pods if item.seconds is not None)
+        limited = sum(1 for item in running_pods if item.seconds is None and item.limit < inf)
+        drawn = [item for item in running_pods if item.seconds is None and item.limit == inf and item.ends]
+        endless = len(running_pods) - exact - limited - len(drawn)
         if drawn and outlook.lifetimes.ended:
             label = f"the label {options.class_label}" if options.class_label else "their namespace"
-            sentences.append(
+            yield (
                 f"The ends of {len(drawn)} of {total} are drawn from {outlook.lifetimes.ended} recorded runs in "
                 f"{options.past_name or 'the history'}, by {label} and their requests, given their current age."
             )
         elif drawn:
-            sentences.append(
+            yield (
                 f"The end of {len(drawn)} of {total} is unknown: each is assumed to have a 50% chance of "
                 "reaching twice its current age. For better estimates, pass --history FILE."
             )
         if limited:
             latest = " at the latest" if outlook.lifetimes.ended else ""
-            sentences.append(
+            yield (
                 f"{limited} of {total} {'ends at its' if limited == 1 else 'end at their'} "
                 f"activeDeadlineSeconds{latest}."
             )
         if exact:
-            sentences.append(
-                f"{exact} of {total} {'ends' if exact == 1 else 'end'} as the annotation {RUN_FOR} states."
-            )
+            yield f"{exact} of {total} {'ends' if exact == 1 else 'end'} as the annotation {RUN_FOR} states."
         if endless:
-            sentences.append(
-                f"{endless} of {total} {'does' if endless == 1 else 'do'} not end, such as pods of services."
-            )
+            yield f"{endless} of {total} {'does' if endless == 1 else 'do'} not end, such as pods of services."
+
+    def _assume_queue(self, outlook: Outlook) -> Iterator[str]:
+        """Yield the assumptions about pending and future pods."""
+        options = self._options
         if self._gates:
             gates = "The scheduling gate is" if len(self._gates) == 1 else "The scheduling gates are"
-            sentences.append(f"{gates} removed now: {', '.join(sorted(self._gates))}.")
-        if len(self._pending) > 1:
+            yield f"{gates} removed now: {', '.join(sorted(self._gates))}."
+        if len(self._pending) > 1 and self._title:
             count = (
                 f"{self._needed} of {len(self._pending)}"
                 if self._needed < len(self._pending)
                 else f"all {self._needed}"
             )
-            sentences.append(f"The start of {self._title} is when {count} pending pods have a node.")
-        own = {pod.uid for pod in self._pending}
+            yield f"The start of {self._title} is when {count} pending pods have a node."
+        own = {pod.uid for pod in self._pending} if self._title else set()
         if not outlook.lifetimes.ended and any(
             not item.pod.node_name and item.seconds is None and item.pod.uid not in own for item in outlook.pods
         ):
-            sentences.append("Other pending pods run as long as one of the running pods, drawn at random.")
+            other = "Other pending" if self._title else "Pending"
+            runs = "as long as one of the running pods, drawn at random"
+            if not any(item.pod.node_name and item.ends for item in outlook.pods):
+                runs = f"for {UNKNOWN_SECONDS / 3600:g} h, because no pod runs and there is no history"
+            yield f"{other} pods run {runs}."
         if outlook.arrivals:
             arrived = len(outlook.arrivals)
             pods = "1 pod" if arrived == 1 else f"{arrived} pods"
-            sentences.append(f"Other pods arrive as the {pods} of the history did.")
+            yield f"Other pods arrive as the {pods} of the history did."
         else:
-            sentences.append("No other pods arrive.")
+            yield "No other pods arrive."
         if options.recalibration is not None:
             checks = len(options.recalibration.forecasts)
-            sentences.append(
+            yield (
                 f"The interval is corrected by {checks} forecasts of starts in a replay of {options.past_name}."
                 if checks
                 else f"The interval is not corrected: no pod waits in a replay of {options.past_name} on these nodes."
             )
-        sentences.append("Nodes do not change. Pending pods were queued in the order of their creation.")
-        return tuple(sentences)
+        elif outlook.lifetimes.ended:
+            yield "The interval is not corrected by forecasts of past starts."
 
     # ── what would make it earlier ──────────────────────────────────────────────────────────────────────────────────
 
-    def _find_sooner(self, starts: Sequence[float]) -> Iterator[SoonerChange]:
-        """Retry the first futures with each change; keep changes with an earlier median start."""
+    def _find_sooner(self, starts: Sequence[float | None]) -> Iterator[SoonerChange]:
+        """Retry the first futures with each change. Keep changes with an earlier median start, and correct it."""
         draws = min(CHANGE_DRAWS, len(starts))
-        before = min(median(starts[:draws]), median(starts))
+        before = min(self._summarize(starts[:draws]).p50, self._summarize(starts).p50)
         changes = []
         for text, edits in self._list_changes():
             with self._session.branch():
                 try:
                     self._session.apply(*(edit_from(edit) for edit in edits))
-                    after = self._try_change(draws)
+                    interval = self._try_change(draws)
                 except MoorageError:
                     continue  # the API server would reject the change
-            if after < before - max(SOON, 0.05 * before):
-                changes.append(SoonerChange(text, edits, round(after, 1)))
+            if interval.p50 < before - max(SOON, 0.05 * before):
+                changes.append(SoonerChange(text, edits, self._correct(interval).p50))
         yield from sorted(changes, key=lambda change: change.p50)[:MAX_CHANGES]
 
-    def _try_change(self, draws: int) -> float:
+    def _try_change(self, draws: int) -> StartInterval:
         variant = _Forecaster(
             self._session,
             self._title,
@@ -378,7 +489,7 @@ class _Forecaster:
             played = variant._play(cluster, outlook, draws)
         finally:
             cluster.close()
-        return median(self._options.horizon if future.started is None else future.started for future in played)
+        return self._summarize([future.started for future in played])
 
     def _list_changes(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         objects = self._session.objects

@@ -6,6 +6,8 @@ One scheduler simulates all futures, one after another. The changed pods are res
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -30,7 +32,7 @@ RECENT: Final = 30.0
 """Pending pods that are older, in seconds, are assumed to have failed many times."""
 NO_PREEMPTION: Final = "Never"
 MAX_EVENTS: Final = 200_000
-"""Maximum number of events; a future with more events ends as if the horizon had been reached."""
+"""Maximum number of events. A future with more events ends as if the horizon had been reached."""
 
 
 class LaterPod(NamedTuple):
@@ -45,24 +47,22 @@ class Future(Struct):
     """One possible future: when running pods end, how long other pods run, and which pods arrive."""
 
     ends: Mapping[str, float]
-    """Seconds from now until running pods end, by UID; other pods do not end."""
+    """Seconds from now until running pods end, by UID. Other pods do not end."""
     draw_seconds: Callable[[Pod], float | None]
-    """Draws the duration of a pod that starts; ``None`` if it does not end."""
+    """Draws the duration of a pod that starts, or ``None`` if it does not end."""
     arrivals: Iterable[LaterPod] = ()
     """Pods that arrive, in order of time; may be infinite."""
 
 
 class PlayedFuture(Struct):
-    """The events of one future until the subject starts."""
+    """The events of a future until the subject starts."""
 
     started: float | None
-    """Seconds from now until enough pods of the subject were scheduled; ``None`` if the horizon was reached first."""
+    """Seconds from now until enough pods of the subject were scheduled, or ``None`` if the horizon is first."""
     causes: dict[str, float]
     """Pods that left the nodes of the subject before it started, by key: seconds from now."""
-    overtaken_by: dict[str, float]
-    """Other pods that were pending and started first."""
-    is_quiet: bool = False
-    """Whether no event was left, although the subject had not started."""
+    starts: dict[str, float]
+    """Pods that were pending at first and have started, by key: seconds from now."""
 
 
 class FutureCluster:
@@ -102,13 +102,20 @@ class FutureCluster:
         self._runner.run(self._offline.close())
         self._runner.close()
 
-    def play(self, future: Future, subject: frozenset[str], needed: int, horizon: float) -> PlayedFuture:
-        """Advance time until ``needed`` pods of the subject (their UIDs) are scheduled, or until the horizon."""
-        return self._runner.run(self._play(future, subject, needed, horizon))
+    def play(
+        self, future: Future, subject: frozenset[str], needed: int, horizon: float, end: float = inf
+    ) -> PlayedFuture:
+        """Advance time until ``needed`` pods of the subject (their UIDs) are scheduled, or until the horizon.
 
-    async def _play(self, future: Future, subject: frozenset[str], needed: int, horizon: float) -> PlayedFuture:
+        Raise TimeoutError at ``end`` on the monotonic clock.
+        """
+        return self._runner.run(self._play(future, subject, needed, horizon, end))
+
+    async def _play(
+        self, future: Future, subject: frozenset[str], needed: int, horizon: float, end: float
+    ) -> PlayedFuture:
         player = self._player = _Player(self._offline, self._clock, self, future, subject, needed)
-        result = await player.run(horizon)
+        result = await player.run(horizon, end)
         self._player = None
         is_settled = await self._offline.settle()  # bindings and evictions of the last moment
         if is_settled and not self._api.is_dirty and not len(self._api.background):
@@ -124,9 +131,9 @@ class FutureCluster:
         return result
 
     def _restore(self) -> None:
-        stored = self._offline.scheduler.objects[Pod]
+        pod_store = self._offline.scheduler.objects[Pod]
         for key in self.touched:
-            current, before = stored.find(key), self.running.get(key)
+            current, before = pod_store.find(key), self.running.get(key)
             if current is not None and current is not before:
                 self._offline.apply(current, None)
             if before is not None and current is not before:
@@ -146,7 +153,7 @@ class FutureCluster:
             self._player.on_bound(pod)
 
     def on_deleted(self, pod: Pod) -> None:
-        """Record a preemption. Plugins store victims by UID; a stale UID would delay later preemptors."""
+        """Record a preemption. Plugins store victims by UID. A stale UID would delay later preemptors."""
         self._api.is_dirty = True
         if self._player is not None:
             self._player.on_evicted(pod)
@@ -177,7 +184,7 @@ class FutureApi(InstantApi):
         super().__init__(cluster.on_bound, cluster.on_deleted)
         self._cluster = cluster
         self.is_dirty = False
-        """Whether objects other than pods have changed; then the scheduler must be rebuilt."""
+        """Whether objects other than pods have changed. Then the scheduler must be rebuilt."""
 
     def _report(self, before: Any, after: Any) -> None:
         obj = after if before is None else before
@@ -208,34 +215,34 @@ class _Player:
         self._waiting = {pod.uid for pod in cluster.pending}
         self._nodes: set[str] = set()
         self._left: dict[str, list[tuple[str, float]]] = {}
-        self._overtaken: dict[str, float] = {}
+        self._starts: dict[str, float] = {}
         self._started: float | None = None
         self._arrivals = iter(future.arrivals)
         self._seconds: dict[str, float] = {}
         self._returned = 0
 
-    async def run(self, horizon: float) -> PlayedFuture:
+    async def run(self, horizon: float, end: float) -> PlayedFuture:
         await self._queue_pending()
         for pod in self._cluster.running.values():
             if pod.uid in self._future.ends:
                 self._agenda.plan(self._future.ends[pod.uid], partial(self._end, pod))
         self._plan_arrival()
-        is_quiet = False
         for _ in range(MAX_EVENTS):
             await self._offline.settle(on_step=self._tick)
             self._hold_identical()
             if self._started is not None:
                 break
             moment = self._agenda.next_moment()
-            is_quiet = moment is None
             if moment is None or moment > horizon:
                 break
+            if monotonic() > end:
+                raise TimeoutError
             await self._agenda.pass_time(moment)
         causes = {key: at for node in self._nodes for key, at in self._left.get(node, ())}
-        return PlayedFuture(self._started, causes, self._overtaken, is_quiet)
+        return PlayedFuture(self._started, causes, self._starts)
 
     async def _queue_pending(self) -> None:
-        """Queue the pending pods; the last attempt of older pods was long enough ago that their backoff has ended."""
+        """Queue the pending pods. The last attempt of older pods was long enough ago that their backoff has ended."""
         tried = self._cluster.tried
         with self._clock.set_to(self._clock.now() - RECENT):
             for pod in self._cluster.pending:
@@ -274,7 +281,7 @@ class _Player:
         self._offline.apply(None, self._cluster.prepare(pod))
 
     def _hold_identical(self) -> None:
-        """Remove pods from the queue whose attempt would fail in the same way as that of an identical pod.
+        """Remove pods from the queue if an identical pod failed: their attempts would fail in the same way.
 
         Younger pods remain: their backoff is shorter, so they can overtake older pods.
         """
@@ -301,7 +308,7 @@ class _Player:
             if info.priority == following.pod.priority:
                 is_earlier = self._identical.position(info.uid) < following.position
                 (earlier if is_earlier else later).append(info.timestamp)
-        # Pods that arrived earlier may have failed a moment ago: their timestamps are later than those of untried pods.
+        # Pods that arrived earlier may have failed recently: their timestamps are later than those of untried pods.
         moment = min(later) - ATTEMPT_STEP / 10 if later else max(earlier, default=self._clock.now())
         with self._clock.set_to(moment):
             self._queue(following.pod)
@@ -310,23 +317,23 @@ class _Player:
     def on_bound(self, pod: Pod) -> None:
         self._queue_next(pod.uid)
         now = self._agenda.now
+        if pod.uid in self._waiting:
+            self._starts.setdefault(pod.key, now)
         if pod.uid in self._subject:
             self._nodes.add(pod.node_name)
             self._needed -= 1
             if self._needed <= 0 and self._started is None:
                 self._started = now
-        elif pod.uid in self._waiting:
-            self._overtaken.setdefault(pod.key, now)
         seconds = self._seconds.get(pod.uid) or self._future.draw_seconds(pod)
         if seconds is not None:
             self._agenda.plan(now + seconds, partial(self._end, pod))
 
     def _end(self, pod: Pod) -> None:
-        stored = self._offline.scheduler.objects[Pod].find(pod.key)
-        if stored is not None and stored.uid == pod.uid and stored.node_name:
+        stored_pod = self._offline.scheduler.objects[Pod].find(pod.key)
+        if stored_pod is not None and stored_pod.uid == pod.uid and stored_pod.node_name:
             self._cluster.touched.add(pod.key)
-            self._offline.apply(stored, None)
-            self._left.setdefault(stored.node_name, []).append((pod.key, self._agenda.now))
+            self._offline.apply(stored_pod, None)
+            self._left.setdefault(stored_pod.node_name, []).append((pod.key, self._agenda.now))
 
     def on_evicted(self, pod: Pod) -> None:
         self._left.setdefault(pod.node_name, []).append((pod.key, self._agenda.now))

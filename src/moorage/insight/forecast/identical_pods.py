@@ -1,6 +1,6 @@
 """Pending pods that are identical for the scheduler: only the first one has to be in the queue.
 
-If the first pod is unschedulable, so are the others: their attempts are skipped. This makes simulations of a long queue
+If the first pod is unschedulable, all are: further attempts are skipped. This makes simulations of a long queue
 much cheaper. The scheduler still places every pod that starts.
 """
 
@@ -43,7 +43,7 @@ class IdenticalPods:
         self._queued[pod.uid] = PositionedPod(self._added, pod)
 
     def hold(self, uid: str) -> bool:
-        """Withhold a queued pod if an identical pod is in the queue; return whether to remove it."""
+        """Withhold a queued pod if an identical pod is in the queue. Return whether to remove it."""
         queued = self._queued.get(uid)
         if queued is None or uid in self._first or (signature := self._signatures.find(queued.pod)) is None:
             return False
@@ -55,7 +55,7 @@ class IdenticalPods:
         return True
 
     def pop_next(self, uid: str) -> PositionedPod | None:
-        """Remove a scheduled pod; return the identical pod that replaces it in the queue."""
+        """Remove a scheduled pod. Return the identical pod that replaces it in the queue."""
         self._queued.pop(uid, None)
         signature = self._first.pop(uid, None)
         if signature is None:
@@ -77,7 +77,7 @@ class PodSignatures:
         self._specs: dict[int, tuple[PodSpec, bytes]] = {}
 
     def find(self, pod: Pod) -> PodSignature | None:
-        """Return the signature of a pod; ``None`` if it has to be tried separately.
+        """Return the signature of a pod, or ``None`` if it has to be tried separately.
 
         Members of groups are scheduled together. Volumes and resource claims can have separate objects.
         """

@@ -1,4 +1,4 @@
-"""How long pods run: draws from recorded runs of the same class and size.
+"""Draws of run times from recorded runs of the same class and size.
 
 Running pods are included: a history of finished pods alone would have too few long runs. Each simulated future
 weighs the recorded pods differently (a Bayesian bootstrap), so that a short history gives wide intervals. Consecutive
@@ -33,7 +33,7 @@ class PodTraits(Struct, frozen=True):
 
 
 class RecordedRun(Struct, frozen=True):
-    """A run of a pod: its traits and its seconds; ``ended`` is False if it still runs."""
+    """A run of a pod: its traits and its seconds. ``ended`` is False if it still runs."""
 
     traits: PodTraits
     seconds: float
@@ -60,7 +60,7 @@ class Lifetimes:
         self._relative = np.ones(len(recent))
         self._shares = self._repetitions / self._repetitions.sum()
         self._exponents = np.random.default_rng(0)
-        """Its own generator, so that the order of the classes does not change the draws of durations."""
+        """Its own generator: draws of durations must be independent of the order of the classes."""
         self._curves: dict[PodTraits, SurvivalCurve] = {}
         self._recent: dict[PodTraits, list[float]] = {}
 
@@ -78,12 +78,12 @@ class Lifetimes:
         self._remember(traits, log(max(seconds, LEAST_SECONDS)))
 
     def draw(self, traits: PodTraits, random: np.random.Generator, elapsed: float = 0.0) -> float:
-        """Draw a duration; it is longer than the seconds that have elapsed. Later draws may repeat it.
+        """Draw a duration. It is longer than the seconds that have elapsed. Later draws may repeat it.
 
         Without complete runs, half of the pods run for more than twice the elapsed time.
         """
         since = log(max(elapsed, LEAST_SECONDS))
-        # Each draw takes the same random numbers from the generator, so that variants of a future stay comparable.
+        # Each draw takes the same random numbers from the generator, so that variants of a future are comparable.
         uniforms, factor = random.random(3), float(random.standard_normal())
         if not self.ended:
             return exp(min(since - log(1.0 - uniforms[0]), MAX_LOG))
@@ -144,7 +144,7 @@ def _distance(traits: PodTraits, other: PodTraits) -> int:
 
 
 def quantiles(numbers: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return quantiles of draws; with few draws the interval is wider, because its probability must not change.
+    """Return quantiles of draws. With few draws the interval is wider, because its probability must not change.
 
     >>> quantiles(range(1, 10), [0.1, 0.5, 0.9])
     [1.0, 5.0, 9.0]

@@ -37,7 +37,7 @@ class KnownPod(Struct, frozen=True):
 
 
 class PastPod(Struct, frozen=True):
-    """A recorded pod: its arrival and its duration; ``seconds`` is None if the duration is unknown."""
+    """A recorded pod: its arrival and its duration. ``seconds`` is None if the duration is unknown."""
 
     arrived: float
     """Seconds since any fixed moment."""
@@ -66,7 +66,7 @@ class Outlook:
         self._past_end = past_end if past_end is not None else (history[-1].arrived if history else 0.0)
 
     def draw(self, seed: int, number: int) -> Future:
-        """Draw a future; the same seed and number give the same one."""
+        """Draw a future. The same seed and number give the same one."""
         random = np.random.default_rng((seed, number))
         self.lifetimes.reweigh(random)
         ends: dict[str, float] = {}
@@ -140,7 +140,7 @@ def _arrange(pods: Sequence[KnownPod], history: Sequence[PastPod]) -> list[Known
 
 
 def _find_run(item: KnownPod | RecordedRun) -> RecordedRun | None:
-    """Return the run of a running pod, which is incomplete; ``None`` if its end is known or it does not end."""
+    """Return the run of a running pod, which is incomplete, or ``None`` if its end is known or it does not end."""
     if isinstance(item, RecordedRun):
         return item
     if not item.pod.node_name or item.seconds is not None or not item.ends:

@@ -1,7 +1,7 @@
 """Corrects forecasts by earlier ones: intervals that contained too few starts become wider, and vice versa.
 
-Only facts that were known at the moment of the forecast are used. A pod that still waits is evidence, too: its start
-is later than its age. This is conformal prediction with censored scores (Kaplan and Meier), whose target levels follow
+Only facts that were known at the moment of the forecast are used. A pod that still waits is also evidence: its start
+is later than its age. This is conformal prediction with censored scores (Kaplan and Meier). The target levels follow
 the intervals' own misses (adaptive conformal inference).
 """
 
@@ -40,7 +40,7 @@ TOLERANCE: Final = 1.0
 
 
 class CheckedForecast(Struct, frozen=True):
-    """A forecast of the past, and the start that followed; times are seconds since the arrival of the pod."""
+    """A forecast of the past, and the start that followed. Times are seconds since the arrival of the pod."""
 
     made: float
     """The moment of the forecast, on any clock."""
@@ -68,7 +68,7 @@ class Recalibration:
         """The moment up to which the starts are known."""
 
     def correct(self, simulated: StartInterval, now: float, naive: float | None = None) -> Correction:
-        """Correct a forecast that is made now; later starts are ignored."""
+        """Correct a forecast that is made now. Later starts are ignored."""
         past = [forecast for forecast in self.forecasts if forecast.made < now]
         started = np.array([item.waited is not None and item.made + item.waited <= now for item in past], dtype=bool)
         waited = np.array(
@@ -83,7 +83,7 @@ class Recalibration:
         return Correction(StartInterval(first, min(max(point, first), last), last), points)
 
     def add(self, forecast: CheckedForecast) -> None:
-        """Add a forecast; those of the same recalibration are added in the order of their moments."""
+        """Add a forecast. Those of the same recalibration are added in the order of their moments."""
         self.forecasts.append(forecast)
 
 
@@ -157,7 +157,7 @@ def _apply_score(interval: StartInterval, score: float) -> float:
 def _choose_point(
     past: Sequence[CheckedForecast], started: NDArray[np.bool_], waited: Floats, points: Sequence[float]
 ) -> float:
-    """Return the mean of the simulated median and of the point whose median error was smallest so far."""
+    """Return the mean of the simulated median and of the point with the smallest median error so far."""
     known = [
         (item.points, float(seconds))
         for item, is_started, seconds in zip(past, started, waited, strict=True)

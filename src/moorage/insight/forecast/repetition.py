@@ -1,4 +1,4 @@
-"""How often the duration of a pod repeats that of a recent pod of its class, learned from recorded runs.
+"""The probability that the duration of a pod repeats that of a recent pod of its class, learned from recorded runs.
 
 Users submit batches: hundreds of consecutive pods run for nearly the same time, and the next batch for ten times as
 long. With independent durations the errors of hundreds of pods would cancel out, and intervals would be far too narrow.
@@ -31,7 +31,7 @@ PRIOR_REPEATED: Final = 2.0
 PRIOR_NEW: Final = 0.5
 """Weights in numbers of pods, before any record: each kind of repetition, and a new duration of each spread.
 
-If the records do not tell both apart, for example since all pods were one batch, repetition is assumed: independent
+If the records do not distinguish both, for example since all pods were one batch, repetition is assumed: independent
 durations would give intervals that are too narrow.
 """
 MAX_DISTANCES: Final = 60
@@ -63,7 +63,7 @@ def _find_densities(log_seconds: Floats, ended: NDArray[np.bool_]) -> Floats:
     """Return the likelihood of each run of a class under each kind of repetition, and as a new duration.
 
     Repetitions are compared with the runs just before, new durations with runs of the class in general, with the same
-    spreads: common durations are no evidence of repetition. Runs before the first complete one have no row.
+    spreads: common durations do not indicate repetition. Runs before the first complete one have no row.
     """
     count = len(log_seconds)
     columns = []
@@ -93,7 +93,7 @@ def _compare(
 
 
 def _likelihood(distances: Floats, spread: float, ended: NDArray[np.bool_]) -> Floats:
-    """Return the density of a distance for complete runs, and the probability of a larger one for the others."""
+    """Return the density of a distance for complete runs, and the probability of a larger one for incomplete runs."""
     scaled = distances / spread
     density = np.exp(-0.5 * scaled**2) / (spread * sqrt(2 * pi))
     if ended.all():

@@ -34,7 +34,7 @@ class SurvivalCurve(NamedTuple):
         return float(np.interp(log_seconds, self.log_seconds, self.survival, left=1.0))
 
     def draw(self, uniform: float, since: float) -> float:
-        """Draw log seconds, given that the pod has survived ``since``; ``uniform`` is between 0 and 1."""
+        """Draw log seconds, given that the pod has survived ``since``. ``uniform`` is between 0 and 1."""
         target = self.at(since) * (1.0 - uniform)
         if target >= self.tail_survival:
             return max(since, float(np.interp(-target, -self.survival, self.log_seconds)))
@@ -44,7 +44,7 @@ class SurvivalCurve(NamedTuple):
 def fit_survival(
     log_seconds: Floats, ended: NDArray[np.bool_], weights: Floats, random: np.random.Generator
 ) -> SurvivalCurve:
-    """Fit a curve to sorted runs (Kaplan and Meier); the exponent of the tail is drawn from its posterior.
+    """Fit a curve to sorted runs (Kaplan and Meier). The exponent of the tail is drawn from its posterior.
 
     Runs that have not ended are evidence of long durations. Beyond the last complete run the estimate of Kaplan and
     Meier is flat, as if no pod of that age ended. So the tail begins below the longest complete runs.

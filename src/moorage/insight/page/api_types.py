@@ -48,6 +48,8 @@ class WaitingPodLine(PageData, frozen=True):
     priority: int = 0
     would_go_to: str = ""
     owner: str = ""
+    requests: dict[str, int] = {}
+    created: str = ""
 
 
 class WaitingGroup(PageData, frozen=True):
@@ -99,7 +101,7 @@ class GroupLine(PageData, frozen=True):
 
 
 class DecisionLine(PageData, frozen=True):
-    """A finished attempt; ``number`` counts all attempts."""
+    """A finished attempt. ``number`` counts all attempts."""
 
     number: int
     time: float
@@ -145,7 +147,7 @@ class PageState(PageData, frozen=True):
 
 
 class About(PageData, frozen=True):
-    """The subject of the page: ``kind`` is ``still``, ``played`` or ``live``; ``runs`` are the names of the runs."""
+    """The subject of the page: ``kind`` is ``still``, ``played`` or ``live``. ``runs`` are the names of the runs."""
 
     kind: str
     title: str

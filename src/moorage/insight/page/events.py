@@ -17,7 +17,7 @@ TICK_SECONDS: Final = 1.0
 QUIET_TICKS: Final = 15
 """Ticks without news after which a comment is sent, so that proxies keep the connection."""
 STALLED_TICKS: Final = 60
-"""Seconds after which a client that does not read is disconnected; the page reconnects."""
+"""Seconds after which a client that does not read is disconnected. The page reconnects."""
 MAX_READERS: Final = 64
 MAX_IN_PROGRESS: Final = 32
 """Requests of the page that may wait for the scheduler."""
@@ -30,7 +30,7 @@ Handler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStream]]
 
 
 def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, Mapping[str, int]]:
-    """Add the page's event stream and files to the handler of a supervisor; return it and the limits of bodies.
+    """Add the page's event stream and files to the handler of a supervisor. Return it and the limits of bodies.
 
     ``poll`` forwards a request to the scheduler. Files need no authentication, so the scheduler neither serves
     them nor rejects paths without a file.

@@ -19,7 +19,7 @@ from moorage.insight.page.api_types import (
 )
 from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
+from moorage.insight.page.pending_groups import Suggestion, foreign_line, list_events, pod_fields
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.pod import Pod
@@ -76,11 +76,11 @@ class PageObserver(AttemptObserver):
         self.failures.discard(queued.uid)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Record a pod whose binding failed."""
+        """Record a failed binding of a pod."""
         self._failed(queued, outcome)
 
     def attempts(self, pod: str) -> Sequence[DecisionLine]:
-        """Return the recorded attempts of one pod."""
+        """Return the recorded attempts of a pod."""
         return [line for line in self.recent if line.pod == pod]
 
     def _failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
@@ -122,7 +122,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class LiveCluster(PageSource):
-    """The page source of a running scheduler, read-only; ``ask`` sends questions to another process.
+    """The page source of a running scheduler, read-only. ``ask`` sends questions to another process.
 
     ``moment`` is a monotonic clock for cached states: the scheduler's clock may be a wall clock.
     """
@@ -184,7 +184,7 @@ class LiveCluster(PageSource):
         )
 
     def layout(self, run: int) -> NodeLayout:
-        """Return the nodes; recomputed only after a node has changed."""
+        """Return the nodes. Recomputed only after a node has changed."""
         nodes = self._scheduler.cache.nodes
         if self._layout is None or self._layout.version != nodes.nodes_version:
             self._layout = compute_layout([info.node for info in nodes], nodes.nodes_version)
@@ -228,16 +228,13 @@ class LiveCluster(PageSource):
         pod, failure = info.pod, self._observer.failures.find(info.uid)
         is_gated = info.is_gated
         return WaitingPodLine(
-            pod=info.key,
             place=self._scheduler.queue.where(pod) or "in-flight",
             since=self._pending_since(pod, info.initial_attempt_timestamp or info.timestamp),
             attempts=info.attempts,
             reasons=() if failure is None or is_gated else failure.reasons,
             plugins=(info.gating_plugin,) if is_gated else tuple(sorted(info.rejectors)),
             message="" if failure is None else failure.message,
-            group=pod.group_key or "",
-            priority=info.priority,
-            owner=describe_owner(pod),
+            **pod_fields(pod),
         )
 
     def _foreign_lines(self) -> Iterator[WaitingPodLine]:
@@ -279,7 +276,7 @@ class LiveCluster(PageSource):
         return [line for line in self._observer.recent if line.number >= since]
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List the recorded attempts of one pod."""
+        """List the recorded attempts of a pod."""
         return self._observer.attempts(pod)
 
     def lines(self, run: int, at: float) -> TimeLines:
@@ -288,25 +285,25 @@ class LiveCluster(PageSource):
         start = now - MAX_STEPS + 1
         work = {second.second: second for second in self._observer.seconds}
         seconds = [work.get(second) or SecondOfWork(second) for second in range(start, now + 1)]
-        waiting, counts = [], dict(self._counts)
+        pending_lines, counts = [], dict(self._counts)
         first_counted = min(counts, default=now)
         last_count = 0
         for second in range(start, now + 1):
             if second < first_counted:  # not counted then: the pods that are still pending
                 last_count = sum(1 for line in self._waiting if line.since <= second + 1)
             last_count = counts.get(second, last_count)
-            waiting.append(last_count)
+            pending_lines.append(last_count)
         return TimeLines(
             start=float(start),
             step=1.0,
             placed=[second.placed for second in seconds],
             failed=[second.failed for second in seconds],
-            waiting=waiting,
+            waiting=pending_lines,
             latency=[round(second.latency / max(1, second.placed), 6) for second in seconds],
         )
 
     def answer_now(self, question: str, arguments: Mapping[str, Any]) -> Any | None:
-        """Answer questions about the pods on a node from the cache."""
+        """Return the pods on a node from the cache, or ``None`` for other questions."""
         if question != "node" or arguments.get("deep") != "no":
             return None
         # A late import: the module loads the explain package.

@@ -46,7 +46,7 @@ def compute_load(nodes: NodeTable) -> NodeLoad:
 
 
 def dividing_labels(nodes: Sequence[Node]) -> list[str]:
-    """Choose the labels that divide nodes into a few groups: zones first, then racks and pools, then the others."""
+    """Choose the labels that divide nodes into a few groups: zones first, then racks and pools, then other labels."""
     values: dict[str, set[str]] = {}
     too_many: set[str] = {HOSTNAME_LABEL}
     for node in nodes:

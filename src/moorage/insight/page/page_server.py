@@ -18,7 +18,7 @@ STOP_SECONDS: Final = 1.0
 
 
 def run_page(source: PageSource, listening: ListenOptions, on_ready: Callable[[str], None]) -> int:
-    """Serve until SIGINT or SIGTERM; call ``on_ready`` with the URL of the page. Return the exit code."""
+    """Serve until SIGINT or SIGTERM. Call ``on_ready`` with the URL of the page. Return the exit code."""
 
     async def serve() -> None:
         stopping = stop_on_signals()
@@ -48,7 +48,7 @@ class PageServer:
         self.url = ""
 
     async def start(self) -> None:
-        """Start to serve; raise InputError if the address is not available."""
+        """Start to serve. Raise InputError if the address is not available."""
         self.url = f"{await self._listening.listen(self._http)}{ROOT}"
 
     async def stop(self) -> None:

@@ -32,7 +32,7 @@ MAX_STEPS: Final = 240
 
 
 class PageSource(ABC):
-    """A cluster to show. ``run`` selects a run, ``at`` a time; a live cluster has one run, and only now.
+    """A cluster to show. ``run`` selects a run, ``at`` a time. A live cluster has one run, and only now.
 
     The methods that are not abstract describe a cluster at one time, without a scheduler.
     """
@@ -42,7 +42,7 @@ class PageSource(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Read the cluster; raise InputError if that fails."""
+        """Read the cluster. Raise InputError if that fails."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -82,7 +82,7 @@ class PageSource(ABC):
         return ()
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List the attempts of one pod."""
+        """List the attempts of a pod."""
         return ()
 
     def lines(self, run: int, at: float) -> TimeLines:
@@ -90,16 +90,16 @@ class PageSource(ABC):
         return TimeLines(start=0.0, step=1.0, placed=[], failed=[], waiting=[], latency=[])
 
     def differences(self, at: float) -> "Sequence[OutcomeDifference]":
-        """List the pods with different results in the first two runs; empty if there is one run."""
+        """List the pods with different results in the first two runs. Return an empty result if there is one run."""
         return ()
 
     def answer_now(self, question: str, arguments: Mapping[str, Any]) -> Any | None:
-        """Return the result of a question that needs no copy of the cluster; ``None`` for all others."""
+        """Return the result of a question that needs no copy of the cluster, or ``None`` for all others."""
         return None
 
     @abstractmethod
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Return the result of a question on a copy of the cluster; raise InputError if that is impossible."""
+        """Return the result of a question on a copy of the cluster. Raise InputError if that is impossible."""
 
 
 def page_state(  # noqa: PLR0913 - keywords only: the parts of a state

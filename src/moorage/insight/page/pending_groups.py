@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2s
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 
 MAX_SHOWN: Final = 50
-"""Maximum number of groups in a state; clients request the others in pages."""
+"""Maximum number of groups in a state; clients request further groups in pages."""
 MAX_EXAMPLES: Final = 3
 MAX_EVENTS: Final = 40
 NOT_TRIED: Final = "not tried yet"
@@ -22,7 +22,7 @@ OTHERS: Final = "another scheduler"
 
 
 class Suggestion(Struct, frozen=True):
-    """The suggested change for a group, empty if the search finds no change; and the decisive reason."""
+    """The suggested change for a group, empty if the search finds no change, and the decisive reason."""
 
     text: str
     reason: str = ""
@@ -34,23 +34,32 @@ def describe_owner(pod: Pod) -> str:
     return f"{owners[0].kind.lower()}/{owners[0].name}" if owners else ""
 
 
-def foreign_line(pod: Pod, since: float = 0.0) -> WaitingPodLine:
+def pod_fields(pod: Pod) -> dict[str, Any]:
+    """Return the fields of a line that the manifest of the pod contains."""
+    return {
+        "pod": pod.key,
+        "group": pod.group_key or "",
+        "priority": pod.priority,
+        "owner": describe_owner(pod),
+        "requests": dict(pod.requests),
+        "created": pod.metadata.creation_timestamp or "",
+    }
+
+
+def foreign_line(pod: Pod, created_at: float = 0.0) -> WaitingPodLine:
     """Describe a pending pod that no profile of this scheduler is responsible for."""
     reason = f"another scheduler is responsible: {pod.scheduler_name}"
     return WaitingPodLine(
-        pod=pod.key,
         place=OTHERS,
-        since=since,
+        since=created_at,
         reasons=(reason,),
         message=f"schedulerName is {pod.scheduler_name}, which is not a profile of this scheduler",
-        group=pod.group_key or "",
-        priority=pod.priority,
-        owner=describe_owner(pod),
+        **pod_fields(pod),
     )
 
 
 def group_id(reasons: Sequence[str]) -> str:
-    """Return a short ID of a group; equal reasons have equal IDs."""
+    """Return a short ID of a group. Equal reasons have equal IDs."""
     return blake2s("\0".join(sorted(reasons)).encode(), digest_size=6).hexdigest()
 
 
@@ -66,7 +75,7 @@ def list_reasons(line: WaitingPodLine) -> tuple[str, ...]:
 
 
 def group_lines(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
-    """Group pods by their reasons, the largest groups first; the order of the reasons does not matter."""
+    """Group pods by their reasons, the largest groups first. The order of the reasons does not matter."""
     by_id: dict[str, list[WaitingPodLine]] = {}
     names: dict[tuple[str, ...], str] = {}
     for line in lines:
@@ -100,7 +109,7 @@ def describe_group(members: Sequence[WaitingPodLine], helps: Mapping[str, Sugges
 
 
 def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[RetryEvent]:
-    """Count the pods that each event would retry; ``events`` are the registered events of each plugin."""
+    """Count the pods that each event would retry. ``events`` are the registered events of each plugin."""
     by_plugins = Counter(line.plugins for line in lines if line.plugins)
     pods: Counter[str] = Counter()
     plugins: dict[str, dict[str, None]] = {}
@@ -131,14 +140,14 @@ def list_events(profiles: Iterable[Profile]) -> dict[str, list[str]]:
 
 
 def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int]) -> list[GroupLine]:
-    """List the pod groups with pending members; ``placed`` counts the members on nodes."""
-    waiting: Counter[str] = Counter()
+    """List the pod groups with pending members. ``placed`` counts the members on nodes."""
+    pending_counts: Counter[str] = Counter()
     queues: dict[str, str] = {}
     for line in lines:
         if line.group:
-            waiting[line.group] += 1
+            pending_counts[line.group] += 1
             queues.setdefault(line.group, line.place)
     return [
         GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=queues[name])
-        for name, count in waiting.most_common(MAX_SHOWN)
+        for name, count in pending_counts.most_common(MAX_SHOWN)
     ]

@@ -12,6 +12,7 @@ from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.explain.obstacles import find_obstacles
 from moorage.insight.explain.pods import compare, explain_pod
+from moorage.insight.forecast.forecasting import ForecastOptions, forecast_queue
 from moorage.insight.page.pending_groups import describe_owner
 from moorage.insight.page.what_if import try_changes
 from moorage.insight.plan.draining import plan_drain
@@ -22,14 +23,17 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 POD_SECONDS: Final = 5.0
-"""Time limit in seconds of the search for changes of one pod."""
+"""Time limit in seconds of the search for changes of a pod."""
 HELP_SECONDS: Final = 2.0
+FORECAST_SECONDS: Final = 10.0
+FORECAST_DRAWS: Final = 30
+MAX_FORECASTS: Final = 200
 MAX_ALMOST: Final = 20
 ALMOST_SECONDS: Final = 2.0
 
 
 def answer(session: Session, question: str, arguments: Mapping[str, Any]) -> Any:
-    """Return the result of a question; raise InputError if the question is invalid. The session is restored."""
+    """Return the result of a question. Raise InputError if the question is invalid. The session is restored."""
     handler = QUESTIONS.get(question)
     if handler is None:
         raise InputError(question, "unknown question", hint=f"use one of {', '.join(QUESTIONS)}")
@@ -81,12 +85,12 @@ def explain(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, Any]:
-    """Return the results of all plugins for all nodes, not only of the first that rejects; texts are sent once."""
+    """Return the results of all plugins for all nodes, not only of the first that rejects. Texts are sent once."""
     with session.branch():
-        waiting = session.unplace(pod) if pod.node_name else pod
-        attempt = session.try_pod(waiting, preempts=False)
-        obstacles = find_obstacles(session, waiting, attempt)
-        profile, nodes = session.find_runner(waiting).profile, session.scheduler.cache.nodes
+        pending_pod = session.unplace(pod) if pod.node_name else pod
+        attempt = session.try_pod(pending_pod, preempts=False)
+        obstacles = find_obstacles(session, pending_pod, attempt)
+        profile, nodes = session.find_runner(pending_pod).profile, session.scheduler.cache.nodes
         scoring = list(profile.weights)
         texts: dict[str, int] = {}
 
@@ -170,7 +174,7 @@ def _find_rejected_pods(session: Session, info: NodeInfo) -> list[dict[str, Any]
 
 
 def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
-    """Return pods on other nodes for which this node is the second choice; only the youngest are checked."""
+    """Return pods on other nodes for which this node is the second choice. Only the youngest are checked."""
     candidates = [pod for pod in list_active_pods(session) if pod.node_name and pod.node_name != info.name]
     candidates.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key), reverse=True)
     near_misses = []
@@ -179,9 +183,9 @@ def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any
         if monotonic() > end or pod.scheduler_name not in session.scheduler.runners:
             break
         with session.branch():
-            waiting = session.unplace(pod)
-            attempt = session.try_pod(waiting, in_detail=True, preempts=False)
-            because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
+            pending_pod = session.unplace(pod)
+            attempt = session.try_pod(pending_pod, in_detail=True, preempts=False)
+            because, runner_up = compare(session, pending_pod, attempt.decision, pod.node_name)
         if runner_up == info.name:
             lead = sum(item.winner - item.runner_up for item in because)
             near_misses.append({"pod": pod.key, "node": pod.node_name, "lead": lead})
@@ -202,7 +206,7 @@ def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, tuple[str
 
 
 def plan(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan to drain a node, or to fit a pending pod; return the lines of `moorage plan`."""
+    """Plan to drain a node, or to fit a pending pod. Return the lines of `moorage plan`."""
     result = (
         plan_drain(session, [_name(arguments, "node")])
         if "node" in arguments
@@ -211,11 +215,20 @@ def plan(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"isFeasible": result.feasible, "lines": list(plan_lines(result))}
 
 
+def forecast(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Forecast when the pending pods start, the earliest first."""
+    namespace = str(arguments.get("namespace", ""))
+    options = ForecastOptions(draws=FORECAST_DRAWS)
+    data = forecast_queue(session, options, namespace=namespace, seconds=FORECAST_SECONDS).as_data()
+    return {**data, "pods": data["pods"][:MAX_FORECASTS], "count": len(data["pods"])}
+
+
 QUESTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Any]]] = {
     "pod": explain,
     "node": node,
     "helps": helps,
     "plan": plan,
+    "forecast": forecast,
     "try": try_changes,
 }
 """The handlers by name."""

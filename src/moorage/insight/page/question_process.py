@@ -39,7 +39,7 @@ _answers: Final = msgspec.msgpack.Decoder(PageAnswer)
 
 
 class QuestionProcess:
-    """The child process; it handles one question at a time."""
+    """The child process. It handles one question at a time."""
 
     def __init__(self, request: ExplainRequest) -> None:
         self.request = request

@@ -23,7 +23,7 @@ from moorage.kube.client.rest import ApiClient
 MAX_AGE_SECONDS: Final = 15.0
 """Older data is reloaded, except during a search for changes that help."""
 SERIES: Final = ("helps",)
-"""Questions of one search, which may use data of the last minute."""
+"""Questions of a search, which may use data of the last minute."""
 MAX_SERIES_AGE_SECONDS: Final = 60.0
 
 MAX_EVENTS: Final = 100

@@ -19,7 +19,7 @@ from moorage.insight.page.api_types import (
 )
 from moorage.insight.page.node_columns import compute_layout
 from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
+from moorage.insight.page.pending_groups import Suggestion, foreign_line, list_events, pod_fields
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.questions import OutcomeDifference
@@ -50,7 +50,7 @@ class ReplayedRun:
 
 
 class ReplayedCluster(PageSource):
-    """Recorded simulations of one cluster; questions apply to the cluster at a point in time."""
+    """Recorded simulations of a cluster. Questions apply to the cluster at a point in time."""
 
     def __init__(self, cluster: LoadedCluster, runs: Sequence[ReplayedRun], title: str) -> None:
         self._cluster, self._runs, self._title = cluster, runs, title
@@ -81,7 +81,7 @@ class ReplayedCluster(PageSource):
         await self.thread.close()
 
     def _open(self, key: tuple[int, float]) -> Session:
-        """Open a session on the cluster at a point in time; at 0 it is the original cluster."""
+        """Open a session on the cluster at a point in time. At 0 it is the original cluster."""
         number, at = key
         run = self._runs[number]
         if at <= 0.0:
@@ -89,7 +89,7 @@ class ReplayedCluster(PageSource):
         documents_without_pods = [document for document in self._cluster.documents if document.kind != "Pod"]
         pods = to_documents(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
         documents: list[Document] = [*documents_without_pods, *pods]
-        return Session(documents, run.policy, honours_nominations=False)
+        return Session(documents, run.policy, honors_nominations=False)
 
     def about(self) -> About:
         """Describe the source."""
@@ -112,7 +112,7 @@ class ReplayedCluster(PageSource):
         at = min(at, played.replay.seconds)
         moment = played.replay.at(at)
         lines = self.waiting(run, at)
-        search = self._suggestions_at(run, at)
+        search = self._find_suggestions(run, at)
         state = page_state(
             lines,
             search.found,
@@ -148,14 +148,14 @@ class ReplayedCluster(PageSource):
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
-        return self._suggestions_at(run, at).found
+        return self._find_suggestions(run, at).found
 
     def _can_suggest(self, run: int, at: float) -> bool:
         """Return whether to search for suggestions: at the end of a run, if the cluster is known."""
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
-    def _suggestions_at(self, run: int, at: float) -> SuggestionSearch:
-        """Return the search for suggestions at a time; an empty one if suggestions are not computed there."""
+    def _find_suggestions(self, run: int, at: float) -> SuggestionSearch:
+        """Return the search for suggestions at a time, or an empty one if suggestions are not computed there."""
 
         async def no_suggestions(_pods: Sequence[str]) -> Mapping[str, Sequence[str]]:
             return {}
@@ -180,7 +180,7 @@ class ReplayedCluster(PageSource):
         return [_decision(number, played.replay.decisions[number]) for number in range(first, end)]
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List the attempts of one pod up to a time; only the last ones if there are many."""
+        """List the attempts of a pod up to a time; only the last ones if there are many."""
         attempts = [
             _decision(number, decision)
             for number, decision in enumerate(self._runs[run].replay.decisions)
@@ -222,7 +222,6 @@ def _line(pod: Pod, record: WaitingRecord) -> WaitingPodLine:
     failure = record.failure
     is_gated = bool(pod.spec.scheduling_gates)
     return WaitingPodLine(
-        pod=pod.key,
         place=GATED if is_gated else record.place,
         since=record.since,
         attempts=record.attempts,
@@ -230,9 +229,7 @@ def _line(pod: Pod, record: WaitingRecord) -> WaitingPodLine:
         plugins=("SchedulingGates",) if is_gated else () if failure is None else failure.plugins,
         message="" if failure is None else failure.message,
         event=record.event,
-        group=pod.group_key or "",
-        priority=pod.priority,
-        owner=describe_owner(pod),
+        **pod_fields(pod),
     )
 
 
@@ -252,7 +249,7 @@ def _time_lines(replay: Replay) -> TimeLines:
     """Divide a run into equal steps, and count attempts and pending pods in each."""
     step = max(replay.seconds / MAX_STEPS, 0.001)
     count = max(1, min(MAX_STEPS, int(replay.seconds / step) + 1))
-    placed, failed, latency = [0] * count, [0] * count, [0.0] * count
+    placed, failure_counts, latency = [0] * count, [0] * count, [0.0] * count
     pending_since = {step_.pod: step_.moment for step_ in reversed(replay.steps) if step_.what.name == "WAITS"}
     for decision in replay.decisions:
         index = min(int(decision.moment / step), count - 1)
@@ -260,7 +257,7 @@ def _time_lines(replay: Replay) -> TimeLines:
             placed[index] += 1
             latency[index] += decision.moment - pending_since.get(decision.pod, decision.moment)
         else:
-            failed[index] += 1
-    waiting = [len(replay.at((index + 1) * step).waiting) for index in range(count)]
+            failure_counts[index] += 1
+    pending_counts = [len(replay.at((index + 1) * step).waiting) for index in range(count)]
     means = [round(total / max(1, number), 6) for total, number in zip(latency, placed, strict=True)]
-    return TimeLines(start=0.0, step=step, placed=placed, failed=failed, waiting=waiting, latency=means)
+    return TimeLines(start=0.0, step=step, placed=placed, failed=failure_counts, waiting=pending_counts, latency=means)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def allow_page(options: Options) -> Options:
-    """Serve the static files of the page without authorization; its data requires authorization as other pages do."""
+    """Serve the static files of the page without authorization. Its data requires authorization as other pages do."""
     authorization = options.authorization
     always_allow = (*authorization.always_allow, *public_paths())
     return replace(options, authorization=replace(authorization, always_allow=always_allow))
 
 
 class SchedulerPage(DaemonService):
-    """The page of one daemon and the process that handles its questions."""
+    """The page of a daemon and the process that handles its questions."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
         from moorage.insight.page.live_cluster import PageObserver

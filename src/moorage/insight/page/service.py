@@ -16,7 +16,14 @@ from moorage.common.errors import InputError, MoorageError
 from moorage.insight.page.api_types import PodLine, WaitingPodLine
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import API, SAFETY, problem, serve_file
-from moorage.insight.page.pending_groups import describe_group, describe_owner, group_id, group_lines, list_reasons
+from moorage.insight.page.pending_groups import (
+    describe_group,
+    describe_owner,
+    group_id,
+    group_lines,
+    list_reasons,
+    pod_fields,
+)
 from moorage.kube.api.pod import Pod
 from moorage.kube.http.messages import HttpRequest, Reply
 
@@ -34,13 +41,13 @@ log = structlog.get_logger(__name__)
 
 
 class Query:
-    """The parameters of a request: a run, a time, and others."""
+    """The parameters of a request: a run, a time, and further parameters."""
 
     def __init__(self, parameters: Mapping[str, Any], runs: int) -> None:
         self.given = parameters
         self.run = self.number("run", 0)
         if self.run >= runs:
-            raise InputError("run", f"{self.run} is not a run; there are {runs}", hint="the first run is 0")
+            raise InputError("run", f"{self.run} does not exist; there are {runs} runs", hint="the first run is 0")
         text = str(self.given.get("at", "inf"))
         try:
             at = float(text)
@@ -113,7 +120,7 @@ class PageService:
         }
 
     async def answer(self, request: HttpRequest) -> Reply:
-        """Handle one request; the caller has checked the permissions."""
+        """Handle one request. The caller has checked the permissions."""
         path = unquote(request.path)
         if path.startswith(API):
             return await self._data(request, path.removeprefix(API))
@@ -121,7 +128,7 @@ class PageService:
 
     async def _data(self, request: HttpRequest, name: str) -> Reply:
         try:
-            # Rejected requests are charged as well: a loop of them must not keep the scheduler busy.
+            # Rejected requests are charged as well: a client that repeats them must not keep the scheduler busy.
             async with self._cpu.turn():
                 reply = self._reply_now(request, name)
             return reply if isinstance(reply, Reply) else await self._answer_question(name, reply)
@@ -137,10 +144,10 @@ class PageService:
             if request.method not in ("GET", "HEAD"):
                 return problem(405, "only GET is supported")
             return _json(reading(self._query(request.query)))
-        if name not in ("pod", "node", "plan", "try"):
+        if name not in ("pod", "node", "plan", "forecast", "try"):
             return problem(404, f"not found: {API}{name[:200]}")
         if (request.method == "POST") != (name == "try"):
-            return problem(405, "use GET for pods, nodes and plans, and POST for try")
+            return problem(405, "use POST for try, and GET for all others")
         arguments: Mapping[str, Any] = request.query if name != "try" else _body(request)
         self._query(arguments)
         answer = self._source.answer_now(name, arguments)
@@ -167,11 +174,11 @@ class PageService:
     def _pods(self, query: Query) -> Any:
         """List pending pods and pods on nodes, page by page: those of a namespace, or that contain a text."""
         search_text, namespace, state = (str(query.given.get(key, "")) for key in ("q", "namespace", "state"))
-        waiting = () if state == "placed" else self._source.waiting(query.run, query.at)
+        pending_pods = () if state == "placed" else self._source.waiting(query.run, query.at)
         placed = () if state == "pending" else self._source.placed(query.run, query.at)
-        namespaces = {line.pod.partition("/")[0] for line in waiting} | {pod.namespace for pod in placed}
+        namespaces = {line.pod.partition("/")[0] for line in pending_pods} | {pod.namespace for pod in placed}
         matches: list[WaitingPodLine | Pod] = [
-            line for line in waiting if _is_in(line.pod, namespace) and _has(search_text, line.pod, line.owner)
+            line for line in pending_pods if _is_in(line.pod, namespace) and _has(search_text, line.pod, line.owner)
         ]
         # The owner of a pod is formatted only for a search: a cluster may have very many pods.
         matches += (
@@ -189,7 +196,7 @@ class PageService:
         }
 
     def _waiting(self, query: Query) -> Any:
-        """List waiting pods, those of a group or whose name contains a text, page by page."""
+        """List waiting pods, those of a group or with a text in the name, page by page."""
         search_text, group, queue = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
         lines = self._lines(query)
         if group:
@@ -209,7 +216,7 @@ class PageService:
         return sorted({line.pod.partition("/")[0] for line in self._source.waiting(query.run, query.at)})
 
     def _reasons(self, query: Query) -> Any:
-        """List the groups of waiting pods, those whose reasons hold a text, page by page."""
+        """List the groups of waiting pods, those with a text in the reasons, page by page."""
         search_text = str(query.given.get("q", "")).lower()
         helps = self._source.helps(query.run, query.at)
         groups = group_lines(self._lines(query))
@@ -233,15 +240,11 @@ def _has(search_text: str, *texts: str) -> bool:
 
 def _pod_line(item: WaitingPodLine | Pod) -> PodLine:
     if isinstance(item, WaitingPodLine):
-        return PodLine(pod=item.pod, reason=list_reasons(item)[0], owner=item.owner, priority=item.priority)
-    return PodLine(
-        pod=item.key,
-        node=item.node_name,
-        owner=describe_owner(item),
-        priority=item.priority,
-        requests=dict(item.requests),
-        created=item.metadata.creation_timestamp or "",
-    )
+        fields = {name: getattr(item, name) for name in ("pod", "owner", "priority", "requests", "created")}
+        return PodLine(reason=list_reasons(item)[0], **fields)
+    fields = pod_fields(item)
+    del fields["group"]
+    return PodLine(node=item.node_name, **fields)
 
 
 def _body(request: HttpRequest) -> Mapping[str, Any]:

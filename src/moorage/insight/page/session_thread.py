@@ -11,13 +11,13 @@ from moorage.insight.page.question_handlers import answer
 from moorage.insight.whatif.session import Session
 
 MAX_WAITING: Final = 32
-"""Limit of pending questions; further ones are rejected."""
+"""Limit of pending questions. Further ones are rejected."""
 MAX_SESSIONS: Final = 4
 T = TypeVar("T")
 
 
 class SessionThread:
-    """Opens sessions and evaluates questions on one thread; recent sessions remain open.
+    """Opens sessions and evaluates questions on one thread. Recent sessions remain open.
 
     ``open_session`` gets the key of a question: the run and the time.
     """

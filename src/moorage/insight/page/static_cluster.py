@@ -1,4 +1,4 @@
-"""A cluster at one time, from a snapshot or from files. Each pending pod is tried once, as if it were next."""
+"""A cluster at one time, from a snapshot or from files. Each pending pod is tried once, as the next pod."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.api_types import About, NodeLayout, NodeLoad, PageState, WaitingPodLine
 from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.page_source import PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
+from moorage.insight.page.pending_groups import Suggestion, foreign_line, list_events, pod_fields
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
@@ -26,7 +26,7 @@ from moorage.scheduler.queue.observer import ACTIVE, GATED, UNSCHEDULABLE
 from moorage.scheduler.wiring.policy import Policy
 
 BATCH_SECONDS: Final = 0.2
-"""Duration in seconds of a batch of attempts; questions are evaluated between batches."""
+"""Duration in seconds of a batch of attempts. Questions are evaluated between batches."""
 FIRST_BATCH: Final = 20
 MAX_BATCH: Final = 500
 
@@ -56,7 +56,7 @@ class StaticCluster(PageSource):
         return self._version + self.suggestions.version
 
     async def start(self) -> None:
-        """Read the cluster and start to try pending pods; raise InputError if it cannot be read."""
+        """Read the cluster and start to try pending pods. Raise InputError if it cannot be read."""
         await self.thread.run(self._read)
         self._trying = start_task(self._try_all(), "trying pending pods")
 
@@ -81,7 +81,7 @@ class StaticCluster(PageSource):
         self._placed = [pod for pod in pods if pod.node_name]
         self._members = Counter(pod.group_key for pod in self._placed if pod.group_key)
         self._waiting = [pod for pod in pods if not pod.node_name]
-        self._lines = {pod.key: WaitingPodLine(place=ACTIVE, **_common(pod)) for pod in self._waiting}
+        self._lines = {pod.key: WaitingPodLine(place=ACTIVE, since=0.0, **pod_fields(pod)) for pod in self._waiting}
 
     async def _try_all(self) -> None:
         loop, batch = asyncio.get_running_loop(), FIRST_BATCH
@@ -147,16 +147,11 @@ class StaticCluster(PageSource):
         return suggestions
 
 
-def _common(pod: Pod) -> dict[str, Any]:
-    group = pod.group_key or ""
-    return {"pod": pod.key, "since": 0.0, "group": group, "priority": pod.priority, "owner": describe_owner(pod)}
-
-
 def _try_pod(session: Session, pod: Pod) -> WaitingPodLine:
-    """Try one pod as if it were next."""
+    """Try one pod as the next pod."""
     if pod.scheduler_name not in session.scheduler.runners:
         return foreign_line(pod)
-    common = _common(pod)
+    common = {"since": 0.0, **pod_fields(pod)}
     try:
         attempt = session.try_pod(pod, preempts=False)
     except MoorageError as error:
@@ -172,7 +167,7 @@ def _try_pod(session: Session, pod: Pod) -> WaitingPodLine:
     message = attempt.decision.message
     if not isinstance(result, NoNode):
         return WaitingPodLine(place=UNSCHEDULABLE, reasons=(message,), message=message, **common)
-    why = why_not(Unschedulable(result.diagnosis))
+    reason = why_not(Unschedulable(result.diagnosis))
     return WaitingPodLine(
-        place=UNSCHEDULABLE, attempts=1, reasons=why.reasons, plugins=why.plugins, message=message, **common
+        place=UNSCHEDULABLE, attempts=1, reasons=reason.reasons, plugins=reason.plugins, message=message, **common
     )

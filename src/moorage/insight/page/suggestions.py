@@ -13,7 +13,7 @@ from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.pending_groups import NO_REASON, NOT_TRIED, Suggestion
 
 MAX_GROUPS: Final = 12
-"""Number of groups with automatic suggestions; the page of a pod computes them for others."""
+"""Number of groups with automatic suggestions. The page of a pod computes them for others."""
 MAX_CACHED: Final = 500
 RETRY_SECONDS: Final = 10.0
 """Pause in seconds after a failed question."""
@@ -39,9 +39,9 @@ class SuggestionSearch:
         def can_be_fixed(group: WaitingGroup) -> bool:
             return bool(group.message or group.plugins) and group.reasons not in ((NOT_TRIED,), (NO_REASON,))
 
-        missing = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and can_be_fixed(group)]
-        if missing and (self._task is None or self._task.done()):
-            self._task = start_task(self._search(missing), "suggestions")
+        open_groups = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and can_be_fixed(group)]
+        if open_groups and (self._task is None or self._task.done()):
+            self._task = start_task(self._search(open_groups), "suggestions")
 
     async def _search(self, groups: Sequence[WaitingGroup]) -> None:
         for group in groups:

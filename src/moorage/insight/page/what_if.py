@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.common.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, describe_decode_error, did_you_mean
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.node_columns import compute_load
 from moorage.insight.whatif.changes import evicted, is_bound_to_node
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A pod that would move; an empty node means pending."""
+    """A pod that would move. An empty node means pending."""
 
     pod: str
     before: str
@@ -50,26 +50,28 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply the changes, place all pending pods, and return the differences; the session is restored."""
+    """Apply the changes, place all pending pods, and return the differences. The session is restored."""
     wish = _parse_wish(arguments)
     deadline = monotonic() + TRY_SECONDS
     pending = [pod for pod in list_active_pods(session) if not pod.node_name and _is_ours(session, pod)]
-    waiting = [pod.key for pod in sorted(pending, key=lambda pod: -pod.priority)]
+    pending_keys = [pod.key for pod in sorted(pending, key=lambda pod: -pod.priority)]
     with session.branch():
-        before, untried = _place_in_order(session, waiting, deadline)
+        before, untried = _place_in_order(session, pending_keys, deadline)
         before_load = compute_load(session.scheduler.cache.nodes)
     with _open_changed(session, wish) as changed_session, changed_session.branch():
         changed_session.apply(*(edit_from(edit) for edit in wish.edits))
         drained: dict[str, str] = {}
         for name in wish.drain:
             drained |= _drain(changed_session, name)
-        added = _add_pods(changed_session, wish)
-        after, left_after = _place_in_order(changed_session, [*waiting, *drained, *added], deadline + TRY_SECONDS)
+        added_pods = _add_pods(changed_session, wish)
+        after, left_after = _place_in_order(
+            changed_session, [*pending_keys, *drained, *added_pods], deadline + TRY_SECONDS
+        )
         load = compute_load(changed_session.scheduler.cache.nodes)
         names = list(changed_session.scheduler.cache.nodes.names)
     moves = [
         Moved(pod, before[pod][0], *after[pod])
-        for pod in waiting
+        for pod in pending_keys
         if pod in before and pod in after and before[pod][0] != after[pod][0]
     ]
     moves += [Moved(pod, node, *after.get(pod, ("", "not tried"))) for pod, node in drained.items()]
@@ -77,7 +79,7 @@ def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any
         moves += _find_moved(session, wish, monotonic() + TRY_SECONDS)
     return {
         "moves": moves,
-        "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in added],
+        "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in added_pods],
         "waitingBefore": sum(1 for node, _ in before.values() if not node),
         "waitingAfter": sum(1 for node, _ in after.values() if not node),
         "notTried": max(untried, left_after),
@@ -93,7 +95,7 @@ def _parse_wish(arguments: Mapping[str, Any]) -> Wish:
         wish = msgspec.convert(fields, Wish)
     except msgspec.ValidationError as error:
         hint = "keys: drop (manifests as text), copies, drain (names of nodes), weights ({profile: {plugin: 5}}), edits"
-        raise InputError("request", str(error), hint=hint) from error
+        raise InputError("request", describe_decode_error(error), hint=hint) from error
     if not 0 < wish.copies <= MAX_DROPPED:
         raise InputError("copies", f"{wish.copies} is not a number from 1 to {MAX_DROPPED}")
     if not (wish.drop or wish.drain or wish.weights or wish.edits):
@@ -110,7 +112,7 @@ Outcomes = dict[str, tuple[str, str]]
 
 
 def _place_in_order(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
-    """Place pods one after the other while there is time; return their nodes, and how many were not tried."""
+    """Place pods one after the other while there is time. Return their nodes, and how many were not tried."""
     outcomes: Outcomes = {}
     for number, key in enumerate(pods):
         if monotonic() > deadline:
@@ -125,7 +127,7 @@ def _place_in_order(session: Session, pods: list[str], deadline: float) -> tuple
 
 
 def _drain(session: Session, name: str) -> dict[str, str]:
-    """Cordon a node and evict its pods, except pods that disappear with the node; return them with the node."""
+    """Cordon a node and evict its pods, except pods that disappear with the node. Return them with the node."""
     target = ObjectId("Node", "", name)
     info = session.scheduler.cache.node(name)
     if info is None:
@@ -145,10 +147,10 @@ def _drain(session: Session, name: str) -> dict[str, str]:
 
 
 def _add_pods(session: Session, wish: Wish) -> list[str]:
-    """Add pods, or one pod of each workload, as many copies as requested; add other objects once."""
-    added: list[str] = []
+    """Add pods, or one pod of each workload, as many copies as requested. Add other objects once."""
+    pod_keys: list[str] = []
     if not wish.drop.strip():
-        return added
+        return pod_keys
     for document in to_documents(read_documents(wish.drop, source="added pods"), source="added pods"):
         spec = document.content.get("spec")
         if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
@@ -163,10 +165,10 @@ def _add_pods(session: Session, wish: Wish) -> list[str]:
                 metadata["name"] += "-copy"
             content = {**pod, "metadata": metadata}
             session.apply(CreateObject(content))
-            added.append(ObjectId.of(content).key)
-    if not added:
-        raise InputError("added pods", "no Pod and no workload with a pod template")
-    return added
+            pod_keys.append(ObjectId.of(content).key)
+    if not pod_keys:
+        raise InputError("added pods", "contains no Pod or workload")
+    return pod_keys
 
 
 @contextmanager
@@ -185,7 +187,7 @@ def _open_changed(session: Session, wish: Wish) -> Iterator[Session]:
             _set_weight(profile, plugin, weight)
     policy = load_policy(policy_before.registry, msgspec.json.encode(view).decode(), features=policy_before.features)
     documents = to_documents(session.objects.contents(), source="the cluster")
-    with Session(documents, policy, honours_nominations=session.honours_nominations) as changed_session:
+    with Session(documents, policy, honors_nominations=session.honors_nominations) as changed_session:
         yield changed_session
 
 
@@ -212,7 +214,7 @@ def _find_moved(session: Session, wish: Wish, deadline: float) -> list[Moved]:
         with session.branch():
             return session.try_pod(session.unplace(pod), preempts=False).node
 
-    moved: list[Moved] = []
+    moved_pods: list[Moved] = []
     with _open_changed(session, replace(wish, drop="", drain=(), edits=[])) as changed_session:
         for pod in list_active_pods(session):
             if monotonic() > deadline:
@@ -220,5 +222,5 @@ def _find_moved(session: Session, wish: Wish, deadline: float) -> list[Moved]:
             if pod.node_name and _is_ours(session, pod):
                 before, after = find_node(session, pod), find_node(changed_session, pod)
                 if before and after and before != after:
-                    moved.append(Moved(pod.key, before, after, "if it were scheduled again"))
-    return moved
+                    moved_pods.append(Moved(pod.key, before, after, "if it were scheduled again"))
+    return moved_pods

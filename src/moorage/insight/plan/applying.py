@@ -45,7 +45,7 @@ EqualNodes = Mapping[str, tuple[str, ...]]
 def apply_plan_step(
     path: str, plan: Plan, source: ClusterSource, policy: Policy, *, is_dry_run: bool, seconds: float = DEFAULT_SECONDS
 ) -> "StepResult":
-    """Carry out the next step of a plan in a file, or only check it; the progress is saved in the file."""
+    """Carry out the next step of a plan in a file, or only check it. The progress is saved in the file."""
     connection = load_connection(source.kubeconfig, context=source.context)
 
     def save(current: Plan) -> None:
@@ -81,7 +81,7 @@ class StepResult(Struct, frozen=True):
 
 
 class PlanApplier:
-    """Carries out the steps of a plan; ``save`` stores the progress before and after each step."""
+    """Carries out the steps of a plan. ``save`` stores the progress before and after each step."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PlanApplier:
             if progress.done >= len(plan.steps):
                 return StepResult(plan, ("all steps of the plan are done",))
             changes, _tied = self._find_changes(session, plan, plan.steps[progress.done])
-        title = f"next: step {progress.done + 1} of {len(plan.steps)}; --step carries it out"
+        title = f"next: step {progress.done + 1} of {len(plan.steps)}; --step executes it"
         return StepResult(plan, (title, *changes), is_done=not changes)
 
     async def run_step(self, plan: Plan) -> StepResult:
@@ -138,10 +138,10 @@ class PlanApplier:
         deadline = self._now() + self._seconds
         for item in step.evict:
             if refusal := await self._evict(pods.get(item.pod), deadline):
-                return StepResult(plan, (f"{title}: {refusal}; run the command again later",), is_done=False)
+                return StepResult(plan, (f"{title}: {refusal}; rerun the command later",), is_done=False)
         unready = await self._wait(step, pods, progress.existing, deadline)
         if unready:
-            text = f"{title}: not ready after {self._seconds:g} s: {', '.join(unready)}; run the command again later"
+            text = f"{title}: not ready after {self._seconds:g} s: {', '.join(unready)}; rerun the command later"
             return StepResult(plan, (text,), is_done=False)
         await self._set_cordons(step.uncordon, False)
         differences, notes = await self._compare(step, progress)
@@ -149,8 +149,8 @@ class PlanApplier:
         self._save(plan)
         is_last = plan.progress is not None and plan.progress.done == len(plan.steps)
         if differences and not is_last:
-            return await self._replan(plan, (f"{title}: carried out, but not as planned", *differences, *notes))
-        result = f"{title}: done" if not differences else f"{title}: done, but not as planned"
+            return await self._replan(plan, (f"{title}: executed, but not as planned", *differences, *notes))
+        result = f"{title}: done" if not differences else f"{title}: executed, but not as planned"
         return StepResult(plan, (result, *differences, *notes), is_done=not differences)
 
     async def _read(self) -> Session:
@@ -165,13 +165,13 @@ class PlanApplier:
             raise InputError("plan apply", problem, hint="use --kubeconfig or --context, or make a new plan")
 
     def _find_pods(self, session: Session, plan: Plan, step: PlanStep) -> dict[str, Pod]:
-        """Return the current pods of a step by their planned names; the replacement of a moved pod has another name."""
+        """Return the current pods of a step by their planned names. The replacement of a moved pod has another name."""
         by_uid = {pod.uid: pod for info in session.scheduler.cache.nodes for pod in info.pods.values()}
         original = {item.uid for planned in plan.steps for item in planned.evict}
         pods: dict[str, Pod] = {}
         for item in step.evict:
             pod = by_uid.get(item.uid)
-            if pod is None and self._moved_before(plan, step, item):
+            if pod is None and self._has_moved(plan, step, item):
                 excluded = original | {matched.uid for matched in pods.values()}
                 replacements = (candidate for candidate in by_uid.values() if candidate.uid not in excluded)
                 pod = next(
@@ -187,24 +187,26 @@ class PlanApplier:
         return pods
 
     @staticmethod
-    def _moved_before(plan: Plan, step: PlanStep, item: PlannedEviction) -> bool:
+    def _has_moved(plan: Plan, step: PlanStep, item: PlannedEviction) -> bool:
         former = plan.steps[: plan.steps.index(step)]
         return any(eviction.pod == item.pod for earlier in former for eviction in earlier.evict)
 
     def _find_changes(self, session: Session, plan: Plan, step: PlanStep) -> tuple[Lines, EqualNodes]:
-        """Repeat the prediction of a step on the current state; return the differences, and nodes with equal scores."""
+        """Repeat the prediction of a step on the current state. Return the differences, and nodes with equal scores."""
         pods = self._find_pods(session, plan, step)
-        missing = [item.pod for item in step.evict if item.pod not in pods]
-        if missing:
-            return tuple(f"{name} is gone" for name in missing), {}
-        moved = [item for item in step.evict if pods[item.pod].node_name != item.source]
-        if moved:
-            return tuple(f"{item.pod} is on {pods[item.pod].node_name}, not on {item.source}" for item in moved), {}
+        missing_pods = [item.pod for item in step.evict if item.pod not in pods]
+        if missing_pods:
+            return tuple(f"{name} no longer exists" for name in missing_pods), {}
+        moved_items = [item for item in step.evict if pods[item.pod].node_name != item.source]
+        if moved_items:
+            return tuple(
+                f"{item.pod} is on {pods[item.pod].node_name}, not on {item.source}" for item in moved_items
+            ), {}
         with session.branch():
             run = PlanRun(session, _constraints(plan), lists_equals=True)
             unknown = [name for name in (*step.cordon, *step.uncordon) if name not in run.node_names()]
             if unknown:
-                return tuple(f"node {name} is gone" for name in unknown), {}
+                return tuple(f"node {name} no longer exists" for name in unknown), {}
             units: dict[str, MoveUnit] = {}
             for item in step.evict:
                 unit = run.find_unit(pods[item.pod])
@@ -224,7 +226,7 @@ class PlanApplier:
         return changes, {name: (now.node, *now.tied) for name, now in predicted.items() if now.tied}
 
     async def _try_permissions(self, step: PlanStep, pods: dict[str, Pod]) -> str:
-        """Send the first write of each kind as a dry run; return a message if a budget forbids it."""
+        """Send the first write of each kind as a dry run. Return a message if a budget forbids it."""
         nodes = (*step.cordon, *step.uncordon)
         try:
             for name in nodes[:1]:
@@ -241,7 +243,7 @@ class PlanApplier:
                 problem = f"no permission to evict pods in namespace {namespace}: {error}"
                 raise InputError("plan apply", problem, hint=hint) from error
             except TooManyRequests as error:
-                return f"{pod.key} cannot be evicted now: {error}; run the command again later"
+                return f"{pod.key} cannot be evicted now: {error}; rerun the command later"
             except NotFound:
                 continue
         return ""
@@ -262,7 +264,7 @@ class PlanApplier:
         await self._client.request("POST", path, msgspec.json.encode(body))
 
     async def _evict(self, pod: Pod | None, deadline: float) -> str:
-        """Evict a pod that still exists; return why it cannot be evicted before the deadline."""
+        """Evict a pod that still exists. Return why it cannot be evicted before the deadline."""
         while pod is not None:
             try:
                 await self._post_eviction(pod)
@@ -279,18 +281,18 @@ class PlanApplier:
         return ""
 
     async def _wait(self, step: PlanStep, pods: dict[str, Pod], existing: Sequence[str], deadline: float) -> list[str]:
-        """Wait until evicted pods are deleted and replacements are ready; return the names of the missing ones."""
+        """Wait until evicted pods are deleted and replacements are ready. Return the names of the missing ones."""
         evicted_uids = {pod.uid for pod in pods.values()}
         required = Counter(item.owner for item in step.evict if item.node and item.owner)
         while True:
             current_pods = await self._client.list(Pod)
-            remaining = [pod.key for pod in current_pods if pod.uid in evicted_uids]
+            remaining_keys = [pod.key for pod in current_pods if pod.uid in evicted_uids]
             for owner, count in required.items():
                 new = [pod for pod in _replacements(current_pods, owner, existing) if pod.node_name and _is_ready(pod)]
                 if len(new) < count:
-                    remaining.append(f"{count - len(new)} of {count} replacements of {self._name(step, owner)}")
-            if not remaining or self._now() > deadline:
-                return remaining
+                    remaining_keys.append(f"{count - len(new)} of {count} replacements of {self._name(step, owner)}")
+            if not remaining_keys or self._now() > deadline:
+                return remaining_keys
             await self._sleep(POLL_SECONDS)
 
     @staticmethod
@@ -298,13 +300,13 @@ class PlanApplier:
         return next(item.pod for item in step.evict if item.owner == owner)
 
     async def _compare(self, step: PlanStep, progress: PlanProgress) -> tuple[Lines, Lines]:
-        """Compare the nodes of the replacements with the plan; return the differences, and notes about equal scores.
+        """Compare the nodes of the replacements with the plan. Return the differences, and notes about equal scores.
 
-        Replacements of one controller are interchangeable. Among nodes with equal scores, the scheduler may choose any.
+        Replacements of a controller are interchangeable. Among nodes with equal scores, the scheduler may choose any.
         After such a choice, the plan does not predict the nodes of the other pods of the step.
         """
         current_pods = await self._client.list(Pod)
-        pending, moved, notes = list[str](), list[str](), list[str]()
+        pending, moved_texts, notes = list[str](), list[str](), list[str]()
         for owner in dict.fromkeys(item.owner for item in step.evict if item.owner and item.recreated):
             items = [item for item in step.evict if item.owner == owner]
             replacements = _replacements(current_pods, owner, progress.existing)
@@ -317,17 +319,19 @@ class PlanApplier:
                     misplaced.append(item)
             for item in misplaced:
                 equals = {*item.tied, *progress.tied.get(item.pod, ())}
-                remaining = [name for name in nodes if nodes[name] > 0]
-                node = next((name for name in remaining if name in equals), remaining[0] if remaining else "")
+                remaining_nodes = [name for name in nodes if nodes[name] > 0]
+                node = next(
+                    (name for name in remaining_nodes if name in equals), remaining_nodes[0] if remaining_nodes else ""
+                )
                 nodes[node] -= 1
                 text = f"the replacement of {item.pod} is on {node or 'no node'}"
                 if node in equals:
                     notes.append(f"{text}, which had the same score as {item.node}")
                 else:
-                    (moved if node else pending).append(f"{text}, not on {item.node}")
+                    (moved_texts if node else pending).append(f"{text}, not on {item.node}")
         if notes:
-            return tuple(pending), (*notes, *moved)
-        return (*pending, *moved), ()
+            return tuple(pending), (*notes, *moved_texts)
+        return (*pending, *moved_texts), ()
 
     async def _replan(self, plan: Plan, lines: tuple[str, ...]) -> StepResult:
         """Undo temporary cordons, and replace the remaining steps by a new plan."""
@@ -360,7 +364,7 @@ def _owner(pod: Pod) -> str:
 
 
 def _is_same(now: PlannedEviction, item: PlannedEviction) -> bool:
-    """Return whether two predictions allow the same node; the scheduler chooses at random among equal scores."""
+    """Return whether two predictions allow the same node. The scheduler chooses at random among equal scores."""
     return now.node == item.node or now.node in item.tied or item.node in now.tied
 
 

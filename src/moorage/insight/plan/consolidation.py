@@ -34,7 +34,7 @@ def plan_consolidate(
     taken_at: float | None = None,
     seconds: float = DEFAULT_SECONDS,
 ) -> Plan:
-    """Plan how to empty as many nodes as possible; they remain cordoned. The session remains unchanged.
+    """Plan how to empty as many nodes as possible. They remain cordoned. The session remains unchanged.
 
     The annotation ``moorage.io/price-per-hour`` of a node is its price. The search stops after ``seconds``.
     """
@@ -69,7 +69,7 @@ class Consolidation:
             solution = self._solve()
         if solution is not None:
             lowest = max(lowest, solution.bound)
-            unused = [name for name in run.node_names() if name not in self._used_by(solution)]
+            unused = [name for name in run.node_names() if name not in self._find_used_nodes(solution)]
             winner, best = self._choose(self._attempts(solution), lowest, winner, best)
             if any(self._prices.values()) and (cheapest := self._solve(self._prices)) is not None:
                 winner, best = self._choose(self._attempts(cheapest), lowest, winner, best)
@@ -111,7 +111,7 @@ class Consolidation:
         return sum(self._prices[name] for name in names), len(names), self._run.moves
 
     def _solve(self, prices: Mapping[str, float] | None = None) -> PackingSolution | None:
-        """Find the fewest or the cheapest nodes for the movable pods; other pods remain on their nodes."""
+        """Find the fewest or the cheapest nodes for the movable pods. Other pods remain on their nodes."""
         run = self._run
         units = run.units_on(run.node_names())
         movable = [pod for unit in units if run.find_refusal(unit) is None for pod in unit.pods]
@@ -120,7 +120,7 @@ class Consolidation:
         problem = model_packing(run.session, movable, forced)
         return solve_packing(problem, prices=prices, max_moves=run.rules.constraints.max_moves)
 
-    def _used_by(self, solution: PackingSolution) -> set[str]:
+    def _find_used_nodes(self, solution: PackingSolution) -> set[str]:
         moving = set(solution.nodes)
         fixed = {name for name in self._run.node_names() if any(p.key not in moving for p in self._run.pods_on(name))}
         return set(solution.nodes.values()) | fixed
@@ -134,7 +134,7 @@ class Consolidation:
 
     def _attempts(self, solution: PackingSolution) -> Iterable[partial[None]]:
         """Yield drains of the nodes that an assignment does not use."""
-        used_names = self._used_by(solution)
+        used_names = self._find_used_nodes(solution)
         names = self._sort_by_use()
         spare = [name for name in names if name not in used_names]
         yield partial(self._empty, spare)
@@ -150,7 +150,7 @@ class Consolidation:
     def _choose(
         self, attempts: Iterable[partial[None]], lowest: int, winner: partial[None] | None, best: Rank
     ) -> tuple[partial[None] | None, Rank]:
-        """Try all attempts and undo them; return the best one, and its rank."""
+        """Try all attempts and undo them. Return the best one, and its rank."""
         run, mark = self._run, self._run.mark()
         for attempt in attempts:
             if best[1] <= lowest and not any(self._prices.values()):
@@ -172,13 +172,13 @@ class Consolidation:
         return winner, best
 
     def _empty_together(self, names: Sequence[str]) -> None:
-        """Empty nodes at once; undo all steps if a pod cannot leave."""
+        """Empty nodes in one step. Undo it if a pod cannot leave."""
         run, mark = self._run, self._run.mark()
         if not Drain(run).empty(names) or run.pending:
             run.roll_back(mark)
 
     def _empty(self, order: Sequence[str], *, is_limited: bool = True) -> None:
-        """Empty one node after another; undo the steps of a node if a pod cannot leave."""
+        """Empty one node after another. Undo the steps of a node if a pod cannot leave."""
         run = self._run
         for name in order:
             if is_limited and monotonic() > self._end:
@@ -191,16 +191,16 @@ class Consolidation:
                 run.roll_back(mark)
 
     def _steer(self, nodes: Mapping[str, str], spare: Sequence[str]) -> None:
-        """Move each pod to the node of an assignment; in each step, all other nodes are cordoned."""
+        """Move each pod to the node of an assignment. In each step, all other nodes are cordoned."""
         run, mark = self._run, self._run.mark()
-        waiting = {key: node for key, node in nodes.items() if run.session.pod(key).node_name != node}
-        while waiting:
-            moved = [key for key, node in waiting.items() if self._move(key, node, spare)]
-            if not moved:
+        target_nodes = {key: node for key, node in nodes.items() if run.session.pod(key).node_name != node}
+        while target_nodes:
+            moved_keys = [key for key, node in target_nodes.items() if self._move(key, node, spare)]
+            if not moved_keys:
                 run.roll_back(mark)
                 return
-            for key in moved:
-                del waiting[key]
+            for key in moved_keys:
+                del target_nodes[key]
         run.emptied |= dict.fromkeys(spare)
 
     def _move(self, key: str, node: str, spare: Sequence[str]) -> bool:
@@ -220,10 +220,10 @@ class Consolidation:
 
 def _merge_cordons(steps: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
     """Combine steps without evictions with the next step: a step cordons its nodes first."""
-    merged: list[PlanStep] = []
+    merged_steps: list[PlanStep] = []
     for step in steps:
-        if merged and not merged[-1].evict and not merged[-1].uncordon:
-            merged[-1] = replace(step, cordon=(*merged[-1].cordon, *step.cordon))
+        if merged_steps and not merged_steps[-1].evict and not merged_steps[-1].uncordon:
+            merged_steps[-1] = replace(step, cordon=(*merged_steps[-1].cordon, *step.cordon))
         else:
-            merged.append(step)
-    return tuple(merged)
+            merged_steps.append(step)
+    return tuple(merged_steps)

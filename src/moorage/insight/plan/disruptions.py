@@ -41,7 +41,7 @@ class DisruptionLedger:
         return [budget.key for budget, matcher in self._matchers.get(pod.namespace, ()) if matcher.matches(pod.labels)]
 
     def find_limits(self, pod: Pod) -> list[str]:
-        """Return the names of the budgets whose disruptions the eviction of a pod uses.
+        """Return the names of the budgets that the eviction of a pod uses.
 
         The eviction API needs no disruption for a pod that has not started, and often none for a pod that is not ready.
         Such pods may become ready before their step, so they still count for a budget that allows disruptions.
@@ -76,7 +76,7 @@ class DisruptionLedger:
 def _is_exempt(pod: Pod, budget: PodDisruptionBudget) -> bool:
     """Return whether the eviction API deletes a pod although its budget allows no disruption.
 
-    Pods in files often have no conditions; they count as ready.
+    Pods in files often have no conditions. They are treated as ready.
     """
     if pod.status.phase == "Pending":
         return True
@@ -89,7 +89,7 @@ def _is_exempt(pod: Pod, budget: PodDisruptionBudget) -> bool:
 
 
 def _count_allowed(session: Session, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> int:
-    """Return the allowed disruptions of the status; without a status, compute them as the disruption controller does.
+    """Return the allowed disruptions of the status. Without a status, compute them as the disruption controller does.
 
     Pods in files often have no conditions. A pod on a node without the condition Ready is treated as healthy there.
     """

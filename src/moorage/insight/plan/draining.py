@@ -95,7 +95,7 @@ def _explain(run: PlanRun, stuck: Sequence[ImmovablePod]) -> str:
         return ""
     if not stuck:
         count = len(run.pending)
-        return f"{count} evicted {'pod stays' if count == 1 else 'pods stay'} pending"
+        return f"{count} evicted {'pod remains' if count == 1 else 'pods remain'} pending"
     first = stuck[0]
     others = len(stuck) - 1
     suffix = f"; {others} more {'pod' if others == 1 else 'pods'} cannot move" if others else ""
@@ -119,7 +119,7 @@ class Drain:
         ]
 
     def empty(self, nodes: Sequence[str], *, uncordons: bool = False) -> bool:
-        """Cordon nodes and evict their pods in as many steps as the budgets need; return whether all pods left."""
+        """Cordon nodes and evict their pods in as many steps as the budgets need. Return whether all pods left."""
         run, count = self._run, len(self._run.steps)
         cordon = [name for name in nodes if name not in run.cordoned]
         units = run.units_on(nodes)
@@ -141,29 +141,30 @@ class Drain:
         return all(is_empty.values())
 
     def _evict(self, nodes: Sequence[str], cordon: Sequence[str], units: Sequence[MoveUnit]) -> list[MoveUnit]:
-        """Evict units in steps; return the units that fit on no other node."""
-        run, waiting, hopeless = self._run, list(units), list[MoveUnit]()
-        while waiting:
-            waiting = [unit for unit in waiting if not self._is_refused(unit)]
-            selected, later = self._choose(waiting)
+        """Evict units in steps. Return the units that fit on no other node."""
+        run, remaining_units, hopeless = self._run, list(units), list[MoveUnit]()
+        while remaining_units:
+            remaining_units = [unit for unit in remaining_units if not self._is_refused(unit)]
+            selected, later = self._choose(remaining_units)
             if not selected:
                 break
             mark = run.mark()
-            step = run.take_step([name for name in cordon if name not in run.cordoned], selected)
-            failed = {item.pod: item for item in step.evict if item.recreated and (not item.node or item.node in nodes)}
-            if not failed:
-                waiting = later
+            steps = run.take_steps([name for name in cordon if name not in run.cordoned], selected)
+            recreated = (item for step in steps for item in step.evict if item.recreated)
+            failed_keys = {item.pod for item in recreated if not item.node or item.node in nodes}
+            if not failed_keys:
+                remaining_units = later
                 self.waits |= {key for unit in later for key in run.ledger.count(unit.pods)}
                 continue
-            messages = {pod: run.pending[pod].message if pod in run.pending else "" for pod in failed}
+            messages = {pod: run.pending[pod].message if pod in run.pending else "" for pod in failed_keys}
             run.roll_back(mark)
             for unit in selected:
-                pod = next((pod for pod in unit.pods if pod.key in failed), None)
+                pod = next((pod for pod in unit.pods if pod.key in failed_keys), None)
                 if pod is not None:
                     returns = "it tolerates the cordon, and the scheduler returns it to a node that is drained"
                     self.refusals[unit.key] = unit, MoveRefusal(NO_ROOM, messages[pod.key] or returns)
                     hopeless.append(unit)
-            waiting = [unit for unit in waiting if unit.key not in self.refusals]
+            remaining_units = [unit for unit in remaining_units if unit.key not in self.refusals]
         return hopeless
 
     def _is_refused(self, unit: MoveUnit) -> bool:
@@ -172,9 +173,9 @@ class Drain:
             self.refusals[unit.key] = unit, refusal
         return refusal is not None
 
-    def _choose(self, waiting: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
+    def _choose(self, candidates: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
         """Select the units of the next step, and the units of later steps; reject units beyond the limit of moves."""
-        selected, later = self._run.split_by_budgets(waiting)
+        selected, later = self._run.split_by_budgets(candidates)
         limit = self._run.rules.constraints.max_moves
         if limit is None:
             return selected, later
@@ -202,9 +203,9 @@ class Drain:
 
 
 def _find_extra_nodes(run: PlanRun, drain: Drain, targets: Sequence[str]) -> ExtraNodes | None:
-    """Return how many copies of the drained nodes would hold all infeasible pods; ``None`` if copies do not help."""
+    """Return how many copies of the drained nodes would hold all infeasible pods, or ``None`` if copies do not help."""
     units = [unit for unit, refusal in drain.refusals.values() if refusal.kind == NO_ROOM]
-    added: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with run.session.branch():
         nodes = {pod.node_name for unit in units for pod in unit.pods}
         run.set_cordon([name for name in targets if name in nodes and name not in run.cordoned], True)
@@ -216,36 +217,36 @@ def _find_extra_nodes(run: PlanRun, drain: Drain, targets: Sequence[str]) -> Ext
         run.session.apply(*(DeleteObject(ObjectId.of(content)) for content in contents.values()))
         for unit in units:
             run.session.apply(*(CreateObject(evicted(contents[pod.key])) for pod in unit.pods))
-            if not _add_nodes_for(run, unit, added):
+            if not _add_nodes_for(run, unit, counts):
                 return None
-    if not added:
+    if not counts:
         return None
-    first, count = next(iter(added)), sum(added.values())
+    first, count = next(iter(counts)), sum(counts.values())
     nodes_text = f"{count} more node{'' if count == 1 else 's'}"
     shapes = f"like {first}"
-    if len(added) > 1:
-        shapes = f"({', '.join(f'{number} like {name}' for name, number in added.items())})"
+    if len(counts) > 1:
+        shapes = f"({', '.join(f'{number} like {name}' for name, number in counts.items())})"
     return ExtraNodes(count, first, f"{nodes_text} {shapes} would hold the pods without a node")
 
 
-def _add_nodes_for(run: PlanRun, unit: MoveUnit, added: dict[str, int]) -> bool:
-    """Place a unit after adding copies of its nodes, one by one; return whether it fits with few copies."""
+def _add_nodes_for(run: PlanRun, unit: MoveUnit, counts: dict[str, int]) -> bool:
+    """Place a unit after adding copies of its nodes, one by one. Return whether it fits with few copies."""
     session = run.session
     likes = list(dict.fromkeys(pod.node_name for pod in unit.pods))
     for number in range(MAX_EXTRA_NODES + 1):
         if _place_unit(session, unit):
             return True
         like = likes[number % len(likes)]
-        if sum(added.values()) >= MAX_EXTRA_NODES or (not unit.group and number):
+        if sum(counts.values()) >= MAX_EXTRA_NODES or (not unit.group and number):
             return False
-        added[like] = added.get(like, 0) + 1
-        node = cloned_node(session.objects.content(ObjectId("Node", "", like)), f"{like}-extra-{added[like]}")
+        counts[like] = counts.get(like, 0) + 1
+        node = cloned_node(session.objects.content(ObjectId("Node", "", like)), f"{like}-extra-{counts[like]}")
         session.apply(CreateObject(node))
     return False
 
 
 def _place_unit(session: Session, unit: MoveUnit) -> bool:
-    """Place the pods of a unit; return whether all have a node."""
+    """Place the pods of a unit. Return whether all have a node."""
     if not unit.group:
         return bool(session.place(unit.pods[0].key, preempts=False).node)
     mark = session.mark()

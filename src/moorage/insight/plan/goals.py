@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.common.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, describe_decode_error, did_you_mean
 from moorage.insight.plan.consolidation import plan_consolidate
 from moorage.insight.plan.draining import plan_drain
 from moorage.insight.plan.making_room import plan_room
@@ -29,9 +29,10 @@ class ConsolidateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class RebalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The share of a resource above which a node is hot."""
+    """The share of a resource above which a node is hot, and whether preferred node affinity counts."""
 
     hot: float = HOT
+    preferred: bool = False
 
 
 class RoomRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +52,7 @@ GOALS: Final[Mapping[str, tuple[type[msgspec.Struct], Callable[..., Plan]]]] = {
 """The arguments of each goal, and the function that makes the plan."""
 
 
-def plan(session: Session, goal: str, **arguments: Any) -> Plan:
+def plan(session: Session, goal: str, /, **arguments: Any) -> Plan:
     """Make a plan for a goal: ``drain``, ``rebalance``, ``consolidate``, ``defragment`` or ``fit``.
 
     The arguments are those of `moorage plan GOAL`, and its constraints: ``max_moves``, ``exclude``, ``keep``, ``force``
@@ -68,12 +69,12 @@ def plan(session: Session, goal: str, **arguments: Any) -> Plan:
         request = msgspec.convert(request_data, request_type)
     except msgspec.ValidationError as error:
         names = ", ".join((*request_type.__struct_fields__, *Constraints.__struct_fields__))
-        raise InputError(f"plan {goal}", str(error), hint=f"its arguments are {names}") from error
+        raise InputError(f"plan {goal}", describe_decode_error(error), hint=f"its arguments are {names}") from error
     return make(session, **msgspec.structs.asdict(request), constraints=constraints)
 
 
 def plan_from_data(session: Session, goal: Any, arguments: Mapping[str, Any], *, reads_files: bool = False) -> Plan:
-    """Make a plan from a request with camelCase names; ``reads_files`` must be false for remote requests."""
+    """Make a plan from a request with camelCase names. ``reads_files`` must be false for remote requests."""
     names = {_camel(name): name for name in Constraints.__struct_fields__}
     by_name = {names.get(key, key): value for key, value in arguments.items()}
     return plan(session, goal, **by_name | ({"reads_files": reads_files} if goal in REQUESTS else {}))

@@ -34,7 +34,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 MAX_DEPTH: Final = 2
 """Maximum depth of the search: moves that are made for other moved pods."""
 MAX_SET: Final = 3
-"""Sets up to this size are enumerated; larger ones are reduced greedily."""
+"""Sets up to this size are enumerated. Larger ones are reduced greedily."""
 MAX_SETS: Final = 8
 """Accepted sets per node."""
 MAX_CHECKS: Final = 40
@@ -84,7 +84,7 @@ def plan_room(
 
 
 def suggest_moves(session: Session, pod: str) -> str:
-    """Describe the moves after which a pending pod fits; return an empty string if a short search finds none."""
+    """Describe the moves after which a pending pod fits. Return an empty string if a short search finds none."""
     if len(session.scheduler.cache.nodes) > MAX_SUGGESTED_NODES:
         return ""
     plan = plan_room(session, [pod], trials=MAX_SUGGESTED_TRIALS)
@@ -95,7 +95,7 @@ def suggest_moves(session: Session, pod: str) -> str:
 
 
 class Clearing(Struct, frozen=True):
-    """Units that leave a node together; the node remains cordoned until they have left."""
+    """Units that leave a node together. The node remains cordoned until they have left."""
 
     node: str
     units: tuple[MoveUnit, ...]
@@ -124,7 +124,7 @@ class RoomSearch:
         self._fewest: int | None = None
 
     def find_competitors(self) -> Iterator[str]:
-        """Yield a message for pending pods outside the request that may be scheduled first and take the room."""
+        """Yield a message for pending pods outside the request that may be scheduled first and take the space."""
         requested = [self._session.pod(key) for unit in self._request for key in unit.pods]
         if not self._run.moves:
             return
@@ -138,7 +138,7 @@ class RoomSearch:
         rivals = [pod.key for pod in islice(others, MAX_COMPETITORS) if self._fits(pod.key)]
         if rivals:
             pods = "1 other pending pod" if len(rivals) == 1 else f"{len(rivals)} other pending pods"
-            yield f"{pods} of the same or a higher priority may take the room: {', '.join(rivals[:MAX_NAMED])}"
+            yield f"{pods} of the same or a higher priority may use the free capacity: {', '.join(rivals[:MAX_NAMED])}"
 
     def find(self) -> tuple[tuple[PlacedPod, ...], str]:
         """Return the final nodes of the requested pods, and why the request does not fit (empty if it fits)."""
@@ -159,7 +159,7 @@ class RoomSearch:
         return placed, self._explain(placed, proof)
 
     def bound(self) -> Bound | None:
-        """Return the least number of moves; ``None`` without moves."""
+        """Return the least number of moves, or ``None`` without moves."""
         moves = self._run.moves
         if moves <= 1:
             # The request does not fit without moves, so one move is the minimum.
@@ -168,7 +168,7 @@ class RoomSearch:
         return Bound(moves, "moves", moves == self._fewest, "cp-sat" if is_solved else "heuristic")
 
     def _solve(self) -> str:
-        """Compute the least number of moves; return a proof if no assignment of the pods exists."""
+        """Compute the least number of moves. Return a proof if no assignment of the pods exists."""
         run = self._run
         if run.rules.constraints.force or self._is_partial or not self._is_thorough:
             return ""  # deleted pods need no node, and some pods may remain pending
@@ -187,7 +187,7 @@ class RoomSearch:
             return proof if first is not None else ""
         limit, least = self._run.rules.constraints.max_moves, max(1, self._fewest or 0)
         if limit is not None and least > limit and not self._is_partial:
-            return f"impossible: --max-moves is {limit}, and the least number of moves is {least} (proven)"
+            return f"impossible: --max-moves is {limit}, and at least {least} moves are needed (proven)"
         limited = "" if limit is None else f" with at most {limit} {'move' if limit == 1 else 'moves'}"
         return f"no sequence of moves{limited} was found for {first.pod}; not proven to be impossible"
 
@@ -196,7 +196,7 @@ class RoomSearch:
             return place_request(self._session, self._request)
 
     def _prove_impossible(self, placed: Sequence[PlacedPod]) -> str:
-        """Return a proof that no moves make the request fit; an empty string if there is no proof."""
+        """Return a proof that no moves make the request fit, or an empty string if there is no proof."""
         session = self._session
         nodes = [info for info in session.scheduler.cache.nodes if info.name not in self._run.cordoned]
         pods = [session.pod(item.pod) for item in placed]
@@ -285,27 +285,27 @@ class RoomSearch:
         return winner is not None and self._clear(winner, cleared, depth) and is_reached()
 
     def _clear(self, clearing: Clearing, cleared: tuple[str, ...], depth: int) -> bool:
-        """Evict units from a node in as many steps as the budgets need; return whether all have another node."""
-        run, waiting = self._run, list(clearing.units)
+        """Evict units from a node in as many steps as the budgets need. Return whether all have another node."""
+        run, remaining_units = self._run, list(clearing.units)
         limit = run.rules.constraints.max_moves
-        while waiting:
+        while remaining_units:
             self._trials -= 1
-            selected, later = run.split_by_budgets(waiting)
-            if not selected or any(run.find_refusal(unit) for unit in waiting) or self._trials < 0:
+            selected, later = run.split_by_budgets(remaining_units)
+            if not selected or any(run.find_refusal(unit) for unit in remaining_units) or self._trials < 0:
                 return False
             mark = run.mark()
             cordon = [name for name in (*cleared, clearing.node) if name not in run.cordoned]
             step = run.take_step(cordon, selected)
             if limit is not None and run.moves > limit:
                 return False
-            failed = [item.pod for item in step.evict if item.recreated and not item.node]
-            if failed:
+            failed_keys = [item.pod for item in step.evict if item.recreated and not item.node]
+            if failed_keys:
                 run.roll_back(mark)
-                if not depth or not self._make_room_elsewhere(failed[0], (*cleared, clearing.node), depth - 1):
+                if not depth or not self._make_room_elsewhere(failed_keys[0], (*cleared, clearing.node), depth - 1):
                     return False
                 continue
             self._clearings.append(Clearing(clearing.node, tuple(selected)))
-            waiting = later
+            remaining_units = later
         if clearing.node in run.cordoned and clearing.node not in cleared:
             run.set_cordon([clearing.node], False)
             run.steps[-1] = replace(run.steps[-1], uncordon=(*run.steps[-1].uncordon, clearing.node))
@@ -326,7 +326,7 @@ class RoomSearch:
         return self._take_best(candidates, has_node, cleared, depth)
 
     def _candidates(self, pod: Pod, cleared: Sequence[str]) -> Iterator[Clearing]:
-        """Yield sets of units whose removal from a node makes the pod fit there."""
+        """Yield sets of units that must leave a node to make the pod fit there."""
         run, count = self._run, 0
         infos = {
             info.name: info
@@ -348,7 +348,9 @@ class RoomSearch:
         if not count:
             # A pod on another node may be the obstacle, for example with affinity or topology spread over zones.
             singles = islice(((name, unit) for name, units in movable.items() for unit in units), MAX_SINGLE)
-            yield from (self._clearing(name, (unit,)) for name, unit in singles if self._fits_without(pod, (unit,)))
+            yield from (
+                self._clearing(name, (unit,)) for name, unit in singles if self._fits_after_removal(pod, (unit,))
+            )
 
     def _clearing(self, node: str, units: Sequence[MoveUnit]) -> Clearing:
         rules, now = self._run.rules, self._run.now
@@ -370,22 +372,22 @@ class RoomSearch:
                 checks += 1
                 if checks > MAX_CHECKS:
                     return
-                if self._fits_without(pod, units, info.row):
+                if self._fits_after_removal(pod, units, info.row):
                     is_found = True
                     yield units
             if is_found:
                 return
         remaining = list(ordered)
-        if not self._fits_without(pod, remaining, info.row):
+        if not self._fits_after_removal(pod, remaining, info.row):
             return
         for unit in reversed(ordered):
             smaller = [item for item in remaining if item is not unit]
-            if self._fits_without(pod, smaller, info.row):
+            if self._fits_after_removal(pod, smaller, info.row):
                 remaining = smaller
         yield tuple(remaining)
 
-    def _fits_without(self, pod: Pod, units: Sequence[MoveUnit], row: int | None = None) -> bool:
-        """Return whether a pod fits, on any node or on one, without some units; a running pod is treated as pending."""
+    def _fits_after_removal(self, pod: Pod, units: Sequence[MoveUnit], row: int | None = None) -> bool:
+        """Return whether a pod fits, on any node or on one, without some units. A running pod is treated as pending."""
         session = self._session
         with session.branch():
             for member in (member for unit in units for member in unit.pods if member.key != pod.key):
@@ -398,7 +400,7 @@ class RoomSearch:
     def _repeat(
         self, clearings: Sequence[Clearing], *, is_kept: bool, with_reserved: bool
     ) -> tuple[PlacedPod, ...] | None:
-        """Take the steps, then place the requested pods; undo all steps and return ``None`` if a pod has no node.
+        """Take the steps, then place the requested pods. Undo all steps and return ``None`` if a pod has no node.
 
         With ``is_kept``, cleared nodes remain cordoned until the last step. With ``with_reserved``, the nodes that are
         reserved for requested pods are also cordoned.
@@ -418,9 +420,9 @@ class RoomSearch:
             if run.ledger.exceeded(disruptions) or any(run.find_refusal(unit) for unit in units):
                 run.roll_back(mark)
                 return None
-            step = run.take_step(cordon, units, [name for name in dict.fromkeys(uncordon) if name in own])
-            own = [name for name in own if name not in step.uncordon]
-            if any(item.recreated and not item.node for item in step.evict):
+            steps = run.take_steps(cordon, units, [name for name in dict.fromkeys(uncordon) if name in own])
+            own = [name for name in own if name not in steps[-1].uncordon]
+            if any(item.recreated and not item.node for step in steps for item in step.evict):
                 run.roll_back(mark)
                 return None
         placed = self._try_request()

@@ -23,7 +23,7 @@ NAMESPACE: Final = "namespace"
 class Constraints(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Limits that the user sets.
 
-    ``exclude`` has patterns of node names and of ``namespace/pod`` names; their pods do not move. ``keep`` has
+    ``exclude`` has patterns of node names and of ``namespace/pod`` names. Their pods do not move. ``keep`` has
     ``namespace=NAME`` or a label ``KEY=VALUE`` of pods that do not move. ``force`` also evicts pods that are not
     recreated; ``allow_pending`` also evicts pods that no other node can hold.
     """
@@ -63,7 +63,7 @@ class Constraints(Struct, frozen=True, rename="camel", omit_defaults=True):
         return any(fnmatchcase(name, pattern) for pattern in self.exclude)
 
     def find_keep_option(self, pod: Pod) -> str:
-        """Return the option that keeps a pod on its node; otherwise an empty string."""
+        """Return the option that keeps a pod on its node, otherwise an empty string."""
         for item in self.keep:
             if _is_kept(pod, item):
                 return f"--keep {item}"
@@ -82,7 +82,7 @@ UNLIMITED: Final = Constraints()
 
 
 class MoveRefusal(Struct, frozen=True):
-    """Why a pod does not move."""
+    """Reason why a pod does not move."""
 
     kind: str
     reason: str
@@ -100,7 +100,7 @@ class MobilityRules:
         return is_bound_to_node(self._content("Pod", pod.namespace, pod.name) or {})
 
     def find_refusal(self, pod: Pod) -> MoveRefusal | None:
-        """Return why a pod must not be evicted; budgets and free resources are checked elsewhere."""
+        """Return why a pod must not be evicted. Budgets and free resources are checked elsewhere."""
         if option := self.constraints.find_keep_option(pod):
             return MoveRefusal("kept", f"{option} keeps it on its node")
         if pod.scheduler_name not in self._session.scheduler.runners:
@@ -115,7 +115,7 @@ class MobilityRules:
         return None
 
     def explain_loss(self, pod: Pod) -> str:
-        """Return why an evicted pod is not recreated; empty if it is."""
+        """Return why an evicted pod is not recreated, or empty if it is."""
         owner = pod.metadata.controller
         if owner is None:
             return "no controller recreates it"
@@ -154,8 +154,8 @@ def _explain_lost_job_pod(job: dict[str, Any]) -> str:
             if rule.get("action") == "FailJob":
                 return f"its Job {name} fails after an eviction (podFailurePolicy)"
             break
-    limit, failed = spec.get("backoffLimit", BACKOFF_LIMIT), status.get("failed", 0)
-    return f"its Job {name} fails after this eviction (backoffLimit {limit})" if failed >= limit else ""
+    limit, failure_count = spec.get("backoffLimit", BACKOFF_LIMIT), status.get("failed", 0)
+    return f"its Job {name} fails after this eviction (backoffLimit {limit})" if failure_count >= limit else ""
 
 
 def has_local_data(pod: Pod) -> bool:

@@ -42,9 +42,9 @@ def _map(nodes: tuple[NodeChange, ...], *, is_after: bool) -> str:
     cells = []
     for node in nodes[:MAX_NODES]:
         pods, share = (node.pods_after, node.used_after) if is_after else (node.pods_before, node.used_before)
-        changed = " changed" if (node.pods_before, node.used_before) != (node.pods_after, node.used_after) else ""
+        css_class = " changed" if (node.pods_before, node.used_before) != (node.pods_after, node.used_after) else ""
         text = f"{escape(node.name)}<br>{pods} {'pod' if pods == 1 else 'pods'}, {share:.0%}"
         meter = f'<div class=meter style="width:{min(100, round(100 * share))}%"></div>'
-        cells.append(f'<div class="cell{changed}" title="{escape(node.name)}">{text}{meter}</div>')
+        cells.append(f'<div class="cell{css_class}" title="{escape(node.name)}">{text}{meter}</div>')
     more = f"<p>and {len(nodes) - MAX_NODES} more nodes</p>" if len(nodes) > MAX_NODES else ""
     return f"<div class=map>{''.join(cells)}</div>{more}"

@@ -6,14 +6,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, describe_decode_error
 from moorage.common.user_files import MAX_OBJECTS, read_file
 from moorage.insight.whatif.packing_model import Bound
 from moorage.kube.api.codec import UNREADABLE
 
 
 class PlannedEviction(Struct, frozen=True, rename={"source": "from"}):
-    """One pod that a step evicts; ``to`` is absent if its controller does not recreate the pod."""
+    """One pod that a step evicts. ``to`` is absent if its controller does not recreate the pod."""
 
     pod: str
     uid: str
@@ -25,13 +25,13 @@ class PlannedEviction(Struct, frozen=True, rename={"source": "from"}):
     """Nodes with the same score: kube-scheduler chooses one of them at random."""
     cost: float = 0.0
     reason: str = ""
-    """Why the pod moves, if the goal does not imply it."""
+    """Reason for the move, if the goal does not imply it."""
     owner: str = ""
-    """The UID of the controller; `plan apply` uses it to find the replacement."""
+    """The UID of the controller. `plan apply` uses it to find the replacement."""
 
     @property
     def node(self) -> str:
-        """The new node; empty if the pod has none."""
+        """The new node, or empty if the pod has none."""
         return self.to if isinstance(self.to, str) else ""
 
 
@@ -60,7 +60,7 @@ class PendingPod(Struct, frozen=True):
 
 
 class ImmovablePod(Struct, frozen=True):
-    """A pod that should move but cannot; ``kind`` classifies the reason."""
+    """A pod that should move but cannot. ``kind`` classifies the reason."""
 
     pod: str
     node: str
@@ -69,7 +69,7 @@ class ImmovablePod(Struct, frozen=True):
 
 
 class PlacedPod(Struct, frozen=True):
-    """A requested pod and its node after the last step; ``null`` if it is pending."""
+    """A requested pod and its node after the last step, or ``null`` if it is pending."""
 
     pod: str
     node: str | None
@@ -114,7 +114,7 @@ class PlannedCluster(Struct, frozen=True, rename="camel"):
 class PlanProgress(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The progress of `plan apply`: the completed steps, and whether the next one has begun.
 
-    ``existing`` has the UIDs of the pods of its controllers at that time; all others are replacements. ``tied`` has for
+    ``existing`` has the UIDs of the pods of its controllers at that time. Other pods are replacements. ``tied`` has for
     each of its pods the other nodes that had the same score.
     """
 
@@ -147,7 +147,7 @@ class Plan(Struct, frozen=True, rename="camel", kw_only=True):
     progress: PlanProgress | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return the documented format; optional fields without a value are omitted."""
+        """Return the documented format. Optional fields without a value are omitted."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         optional = ("reason", "placed", "cannotMove", "waits", "extraNodes", "bound", "notes", "progress")
         for name in (name for name in optional if not data[name] and not (name == "placed" and self.goal in REQUESTS)):
@@ -168,9 +168,9 @@ REQUESTS: Final = ("defragment", "fit")
 
 
 def read_plan(path: str) -> Plan:
-    """Read a plan written by `moorage plan -o json`; raise InputError for other files."""
+    """Read a plan written by `moorage plan -o json`. Raise InputError for other files."""
     hint = "write a plan with: moorage plan drain NODE -o json > plan.json"
     try:
         return msgspec.json.decode(read_file(path, limit=MAX_OBJECTS, hint=hint), type=Plan)
     except UNREADABLE as error:
-        raise InputError(path, f"not a plan: {error}", hint=hint) from error
+        raise InputError(path, f"not a plan: {describe_decode_error(error)}", hint=hint) from error

@@ -5,6 +5,7 @@ schedules each pod before the next pod is created.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.plan.disruptions import DisruptionLedger
+from moorage.insight.plan.generated_claims import GeneratedClaims
 from moorage.insight.plan.mobility import Constraints, MobilityRules, MoveRefusal, has_local_data, largest_first
 from moorage.insight.plan.plan_model import (
     NodeChange,
@@ -64,6 +66,7 @@ class PlanRun:
         active_pods = list(_active_pods(session))
         self.ledger = DisruptionLedger(session, active_pods)
         self._unmatched = tuple(constraints.find_unmatched(self.node_names(), active_pods))
+        self._claims = GeneratedClaims(session)
         self._with_local_data = {pod.key for pod in active_pods if has_local_data(pod)}
         self.steps: list[PlanStep] = []
         self.pending: dict[str, PendingPod] = {}
@@ -136,7 +139,7 @@ class PlanRun:
         return list(units.values())
 
     def find_unit(self, pod: Pod) -> MoveUnit:
-        """Return the unit of a pod; all members of a pod group are one unit."""
+        """Return the unit of a pod. All members of a pod group are one unit."""
         groups = self.session.scheduler.cache.groups
         root = groups.find_root(pod) if groups is not None and pod.group_key else None
         if groups is None or root is None:
@@ -147,7 +150,7 @@ class PlanRun:
         return MoveUnit(tuple(largest_first(members)), pod.group_key or "")
 
     def find_refusal(self, unit: MoveUnit) -> MoveRefusal | None:
-        """Return why a unit must not be evicted; free resources are not checked."""
+        """Return why a unit must not be evicted. Free resources are not checked."""
         for pod in unit.pods:
             refusal = self.rules.find_refusal(pod)
             budgets = self.ledger.find_budgets(pod) if pod.status.phase != "Pending" else []
@@ -168,7 +171,7 @@ class PlanRun:
         return None
 
     def split_by_budgets(self, units: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
-        """Split units into the units of this step and the units of later steps, so that no budget is exceeded."""
+        """Split units into those that the budgets allow in this step, and those of later steps."""
         now: list[MoveUnit] = []
         later: list[MoveUnit] = []
         for unit in units:
@@ -201,15 +204,42 @@ class PlanRun:
         self.ledger.change(self._lost[-1], -1)
         return step
 
+    def take_steps(
+        self, cordon: Sequence[str], units: Sequence[MoveUnit], uncordon: Sequence[str] = ()
+    ) -> list[PlanStep]:
+        """Evict units in one step, or one after another if the order of their replacements changes the nodes.
+
+        Controllers recreate the pods of a step in any order.
+        """
+        mark = self.mark()
+        together = self.take_step(cordon, units, uncordon)
+        if len(units) == 1 or any(item.recreated and not item.node for item in together.evict):
+            return [together]
+        self.roll_back(mark)
+        reversed_steps = self._take_singly(cordon, units[::-1], uncordon)
+        self.roll_back(mark)
+        if _count_nodes([together]) == _count_nodes(reversed_steps):
+            return [self.take_step(cordon, units, uncordon)]
+        return self._take_singly(cordon, units, uncordon)
+
+    def _take_singly(self, cordon: Sequence[str], units: Sequence[MoveUnit], uncordon: Sequence[str]) -> list[PlanStep]:
+        last = len(units) - 1
+        return [
+            self.take_step(() if number else cordon, (unit,), uncordon if number == last else ())
+            for number, unit in enumerate(units)
+        ]
+
     def _recreate(self, unit: MoveUnit, contents: dict[str, dict[str, Any]]) -> list[PlannedEviction]:
         if len(unit.pods) == 1 and (loss := self.rules.explain_loss(unit.pods[0])):
             eviction = self._describe(unit.pods[0], contents[unit.pods[0].key])
             return [replace(eviction, recreated=False, text=f"{eviction.pod} is deleted: {loss}")]
-        fresh = {pod.key: evicted(contents[pod.key]) for pod in unit.pods}
+        fresh = {pod.key: self._claims.renew(pod, evicted(contents[pod.key]), contents[pod.key]) for pod in unit.pods}
         for content in fresh.values():
             self.session.apply(CreateObject(content))
         if unit.group:
-            outcome = self.session.try_group(unit.group, preempts=False)
+            with self.session.branch():
+                outcome = self.session.place_group(unit.group, preempts=False)
+                allocations = self._claims.find_allocations(unit.pods)
             nodes = outcome.placed
             results = {
                 key: (nodes.get(key, ""), item.tied, outcome.message or item.message)
@@ -217,13 +247,18 @@ class PlanRun:
             }
             message = outcome.message
         else:
-            attempt = self.session.try_pod(unit.pods[0].key, in_detail=self._lists_equals, preempts=False)
+            with self.session.branch():
+                attempt = self.session.place(unit.pods[0].key, in_detail=self._lists_equals, preempts=False)
+                allocations = self._claims.find_allocations(unit.pods)
             message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
             results = {unit.pods[0].key: (attempt.node, _list_equals(attempt.decision), message)}
+        self._claims.allocate(allocations)
         evictions = []
         for pod in unit.pods:
-            node, alternatives, why = results.get(pod.key, ("", (), message))
-            evictions.append(self._land(pod, fresh[pod.key], node, alternatives, why or "the scheduler chose no node"))
+            node, alternatives, reason = results.get(pod.key, ("", (), message))
+            evictions.append(
+                self._land(pod, fresh[pod.key], node, alternatives, reason or "the scheduler chose no node")
+            )
         return evictions
 
     def _land(
@@ -233,7 +268,7 @@ class PlanRun:
         eviction = self._describe(pod, content)
         if not node:
             self.pending[pod.key] = PendingPod(pod.key, message)
-            return replace(eviction, to=None, text=f"{pod.key} leaves {pod.node_name} and stays pending: {message}")
+            return replace(eviction, to=None, text=f"{pod.key} leaves {pod.node_name} and remains pending: {message}")
         self.session.apply(DeleteObject(ObjectId("Pod", pod.namespace, pod.name)))
         self.session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
         other_nodes = tuple(name for name in alternatives if name != node)
@@ -243,7 +278,7 @@ class PlanRun:
     def _describe(self, pod: Pod, content: Mapping[str, Any]) -> PlannedEviction:
         owner = pod.metadata.controller
         cost = self.rules.restart_cost(pod, self.now)
-        uid = str(content["metadata"].get("uid") or "")  # pods in files may have no UID; the session generates one
+        uid = str(content["metadata"].get("uid") or "")  # pods in files may have no UID. The session generates one
         return PlannedEviction(pod.key, uid, pod.node_name, "", cost=cost, owner="" if owner is None else owner.uid)
 
     def _measure_nodes(self) -> dict[str, tuple[int, float]]:
@@ -285,6 +320,11 @@ def _list_equals(decision: Decision) -> tuple[str, ...]:
     return tuple(
         name for name, entry in decision.nodes.items() if not entry.is_rejected and entry.total == chosen.total
     )
+
+
+def _count_nodes(steps: Iterable[PlanStep]) -> Counter[tuple[str, str | None]]:
+    """Return how many replacements each controller has on each node."""
+    return Counter((item.owner or item.pod, item.node) for step in steps for item in step.evict)
 
 
 def utilization(info: NodeInfo) -> float:

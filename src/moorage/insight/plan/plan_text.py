@@ -54,7 +54,10 @@ def headline(plan: Plan) -> str:
     moves, steps = plan.summary.moves, len(plan.steps)
     amount = f"{_count(moves, 'move')} in {_count(steps, 'step')}, cost {plan.summary.cost:g}"
     if not plan.feasible:
-        return f"{plan.goal}: not feasible: {plan.reason} ({amount})"
+        verdict = plan.reason if plan.reason.startswith("impossible") else f"not feasible: {plan.reason}"
+        return f"{plan.goal}: {verdict}{f' ({amount})' if steps else ''}"
+    if not steps:
+        amount = "no moves are needed"
     emptied = plan.summary.nodes_emptied
     result = f"; {_count(len(emptied), 'node')} emptied" if emptied else ""
     saved = f", {plan.summary.price_saved:g} per hour saved" if plan.summary.price_saved else ""
@@ -84,7 +87,7 @@ def bound_line(plan: Plan) -> str:
         return f"{amount} (not proven to be the minimum)"
     if (
         bound.by == "heuristic"
-    ):  # the plan reaches this bound; the solver may prove a bound that the plan does not reach
+    ):  # the plan reaches this bound. The solver may prove a bound that the plan does not reach
         amount += " remains" if bound.value == 1 else " remain"
     return f"{amount} (proven minimum: {PROOFS[bound.by]})"
 
@@ -134,7 +137,7 @@ def plan_markdown(plan: Plan) -> str:
 
 
 def kubectl_commands(step: PlanStep) -> list[str]:
-    """Return the kubectl commands that cordon nodes and evict pods; the eviction API respects budgets."""
+    """Return the kubectl commands that cordon nodes and evict pods. The eviction API respects budgets."""
     commands = [f"kubectl cordon {name}" for name in step.cordon]
     for item in step.evict:
         namespace, _, name = item.pod.partition("/")

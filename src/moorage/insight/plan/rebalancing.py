@@ -1,7 +1,7 @@
 """`plan rebalance`: move misplaced pods, duplicates, and pods of hot nodes.
 
 A pod is misplaced if the plugins would reject its node now: taints, affinity, anti-affinity or topology spread have
-changed since it was scheduled. Duplicates are pods of one controller on one node while another node has none. A node
+changed since it was scheduled. Duplicates are pods of a controller on one node while another node has none. A node
 is hot if the requests exceed a share of a resource. Moves that do not improve the placement are undone.
 """
 
@@ -10,13 +10,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, SelectorError
 from moorage.insight.plan.mobility import UNLIMITED, Constraints, MoveRefusal
 from moorage.insight.plan.plan_model import ImmovablePod, Plan, PlanStep
 from moorage.insight.plan.plan_run import MoveUnit, PlanRun, describe_cluster, utilization
 from moorage.insight.whatif.packing_model import find_rejections
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.plugins.node_affinity import find_node_affinity, parse_preferences
 
 MISPLACED: Final = {
     "TaintToleration": "it does not tolerate the taints of its node",
@@ -24,7 +25,7 @@ MISPLACED: Final = {
     "InterPodAffinity": "its node violates pod affinity or anti-affinity",
     "PodTopologySpread": "its node violates topology spread constraints",
 }
-"""Plugins whose rejections the plan corrects, and the reason to print."""
+"""Plugins with rejections that the plan corrects, and the reason to print."""
 REPLICATED: Final = ("ReplicaSet", "ReplicationController", "StatefulSet")
 HOT: Final = 0.8
 MAX_PASSES: Final = 3
@@ -34,13 +35,14 @@ def plan_rebalance(
     session: Session,
     *,
     hot: float = HOT,
+    preferred: bool = False,
     constraints: Constraints = UNLIMITED,
     taken_at: float | None = None,
 ) -> Plan:
     """Plan moves that correct outdated or uneven placements.
 
-    ``hot`` is the share of a resource above which pods leave a node. Nothing is written, and the session
-    remains unchanged.
+    ``hot`` is the share of a resource above which pods leave a node. With ``preferred``, pods also move to nodes that
+    their preferred node affinity favors. Nothing is written, and the session remains unchanged.
     """
     if not 0 < hot <= 1:
         raise InputError(
@@ -51,14 +53,16 @@ def plan_rebalance(
         rebalance = Rebalance(run, hot)
         rebalance.move_misplaced()
         rebalance.move_duplicates()
+        if preferred:
+            rebalance.move_to_preferred()
         rebalance.cool_nodes()
         stuck = tuple(rebalance.find_remaining())
         return Plan(
             goal="rebalance",
-            arguments={"hot": hot, **constraints.as_data()},
+            arguments={"hot": hot, **({"preferred": True} if preferred else {}), **constraints.as_data()},
             cluster=describe_cluster(session, taken_at),
             feasible=not stuck,
-            reason=f"{stuck[0].pod} stays on {stuck[0].node}: {stuck[0].reason}" if stuck else "",
+            reason=f"{stuck[0].pod} remains on {stuck[0].node}: {stuck[0].reason}" if stuck else "",
             steps=tuple(run.steps),
             pending=tuple(run.pending.values()),
             cannot_move=stuck,
@@ -77,7 +81,7 @@ class Rebalance:
         self._refusals: dict[str, str] = {}
 
     def move_misplaced(self) -> None:
-        """Move pods whose node the plugins would reject; repeat, because a move may cause or fix other rejections."""
+        """Move pods if the plugins would reject their node; repeat, because a move may cause or fix rejections."""
         for _ in range(MAX_PASSES):
             count = self._run.moves
             for pod, reason in self._misplaced():
@@ -114,6 +118,25 @@ class Rebalance:
         owners = (pod.metadata.controller for pod in self._run.pods_on(node))
         return sum(owner is not None and owner.uid == owner_uid for owner in owners)
 
+    def move_to_preferred(self) -> None:
+        """Move pods to nodes where their preferred node affinity has a larger weight."""
+        run, cache = self._run, self._run.session.scheduler.cache
+        for pod in [pod for name in run.node_names() for pod in run.pods_on(name)]:
+            try:
+                preferences = parse_preferences(find_node_affinity(pod).preferred or ())
+            except SelectorError:
+                continue  # the scheduler rejects such a pod
+            infos = [info for name in run.node_names() if (info := cache.node(name)) is not None]
+            weights = {
+                info.name: sum(weight for weight, term in preferences if term.matches(info.labels, info.name))
+                for info in infos
+            }
+            if any(weight > weights[pod.node_name] for weight in weights.values()):
+                is_favored = lambda step, pod=pod, weights=weights: all(  # noqa: E731
+                    weights[item.node] > weights[pod.node_name] for item in step.evict if item.pod == pod.key
+                )
+                self._try_move(pod, "its preferred node affinity favors another node", is_favored)
+
     def cool_nodes(self) -> None:
         """Move pods from hot nodes to nodes that do not become hot."""
         run = self._run
@@ -135,7 +158,7 @@ class Rebalance:
     def _try_move(
         self, pod: Pod, reason: str, is_better: Callable[[PlanStep], bool] | None = None, *, is_cordoned: bool = True
     ) -> None:
-        """Move a pod with its group; undo the move unless all members have a better node."""
+        """Move a pod with its group. Undo the move unless all members have a better node."""
         run = self._run
         unit = run.find_unit(pod)
         refusal = self._find_refusal(unit)
@@ -145,10 +168,10 @@ class Rebalance:
         mark = run.mark()
         cordon = [pod.node_name] if is_cordoned and pod.node_name not in run.cordoned else []
         step = run.take_step(cordon, (unit,), cordon)
-        waiting = next((run.pending[item.pod].message for item in step.evict if item.pod in run.pending), "")
+        pending_message = next((run.pending[item.pod].message for item in step.evict if item.pod in run.pending), "")
         is_moved = any(item.node != item.source for item in step.evict if item.pod == pod.key)
-        if waiting or not is_moved or (is_better is not None and not is_better(step)):
-            self._refusals[pod.key] = waiting or "the scheduler would choose no better node"
+        if pending_message or not is_moved or (is_better is not None and not is_better(step)):
+            self._refusals[pod.key] = pending_message or "the scheduler would choose no better node"
             run.roll_back(mark)
             return
         self._refusals.pop(pod.key, None)

@@ -1,7 +1,7 @@
 """The requested pods of a plan: from manifests, by name, or all pending pods of the cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from os.path import isfile
 from typing import Any, Final
 
 from msgspec import Struct
@@ -37,20 +37,22 @@ class RequestUnit(Struct, frozen=True):
 def create_request(
     session: Session, items: Sequence[str | Mapping[str, Any]], *, reads_files: bool = True
 ) -> list[RequestUnit]:
-    """Create the requested pods that do not exist; each item is a manifest, a file, or the name of a pod or workload.
+    """Create the requested pods that do not exist. Each item is a manifest, a file, or the name of a pod or workload.
 
     Without items, the request consists of all pending pods of the cluster.
     """
     if not items:
-        waiting = [pod for pod in find_pending(session) if pod.scheduler_name in session.scheduler.runners]
-        return group_request(session, waiting)
+        pending_pods = [pod for pod in find_pending(session) if pod.scheduler_name in session.scheduler.runners]
+        # The order of the scheduling queue; ISO timestamps sort as text.
+        pending_pods.sort(key=lambda pod: (-pod.priority, pod.metadata.creation_timestamp or "~"))
+        return group_request(session, pending_pods)
     pods: dict[str, Pod] = {}
     for item in items:
         if not isinstance(item, str):
             requested = _from_manifest(session, [item])
-        elif item == "-" or item.endswith(FILE_EXTENSIONS) or Path(item).is_file():
+        elif item == "-" or item.endswith(FILE_EXTENSIONS) or (reads_files and isfile(item)):
             if not reads_files:
-                raise InputError(item, "files are not read here", hint="send the manifest, or the name of a pod")
+                raise InputError(item, "file names are not supported", hint="send the manifest, or the name of a pod")
             requested = _from_manifest(session, [document.content for document in read_files([item])], source=item)
         else:
             requested = _from_name(session, item)
@@ -75,22 +77,19 @@ def _from_name(session: Session, text: str) -> list[Pod]:
         name = f"{kind}/{name}"
     workload = find_workload(session, name, namespace)
     if workload is None:
-        pod = session.pod(_key(name.removeprefix("pod/")))
+        name = name.removeprefix("pod/")
+        pod = session.pod(name if "/" in name else f"{namespace}/{name}")
         if pod.node_name:
             raise InputError(f"Pod {pod.key}", f"already on node {pod.node_name}", hint="name a pending pod")
         return [pod]
     return _of_workload(session, workload)
 
 
-def _key(text: str) -> str:
-    return text if "/" in text else f"{DEFAULT_NAMESPACE}/{text}"
-
-
 def _of_workload(session: Session, workload: NamedWorkload) -> list[Pod]:
     """Return the pending pods of a workload, after creating the pods that its controller has not created yet."""
     if workload.id.kind == "PodGroup":
         return [pod for pod in find_pending(session) if pod.group_key == workload.id.key]
-    waiting = [pod for pod in find_pending(session) if belongs_to_workload(pod, workload)]
+    pending_pods = [pod for pod in find_pending(session) if belongs_to_workload(pod, workload)]
     title = f"{workload.id.kind} {workload.id.key}"
     check_pod_count(title, workload.wanted)
     all_pods = [session.objects.find(target) for target in session.objects.known("Pod")]
@@ -101,11 +100,11 @@ def _of_workload(session: Session, workload: NamedWorkload) -> list[Pod]:
     if not created:
         numbers = range(len(own), workload.wanted)
         created = [session.pod(create_workload_pod(session, workload, number)) for number in numbers]
-    return [*waiting, *created]
+    return [*pending_pods, *created]
 
 
 def _from_manifest(session: Session, contents: Sequence[Mapping[str, Any]], source: str = "the request") -> list[Pod]:
-    """Create the objects of manifests; return their pods and the pods of their workloads."""
+    """Create the objects of manifests. Return their pods and the pods of their workloads."""
     pods: list[Pod] = []
     dependencies = [content for content in contents if content.get("kind") not in ("Pod", *WORKLOADS[:-1])]
     for content in dependencies:
@@ -123,12 +122,12 @@ def _from_manifest(session: Session, contents: Sequence[Mapping[str, Any]], sour
         elif target.kind in WORKLOADS[:-1]:
             pods += _of_workload(session, NamedWorkload(target, dict(content)))
     if not pods:
-        raise InputError(source, "no Pod and no workload with a pod template", hint="use a Pod, a Job or a Deployment")
+        raise InputError(source, "contains no Pod or workload", hint="use a Pod, a Job or a Deployment")
     return pods
 
 
 def group_request(session: Session, pods: Sequence[Pod]) -> list[RequestUnit]:
-    """Combine members of pod groups; units are in the order of the pods."""
+    """Combine members of pod groups. Units are in the order of the pods."""
     groups = session.scheduler.cache.groups
     units: dict[str, list[str]] = {}
     keys: dict[str, str] = {}
@@ -140,7 +139,7 @@ def group_request(session: Session, pods: Sequence[Pod]) -> list[RequestUnit]:
 
 
 def place_request(session: Session, request: Sequence[RequestUnit]) -> tuple[PlacedPod, ...]:
-    """Schedule the requested pods one after another, without preemption; they remain on their nodes."""
+    """Schedule the requested pods one after another, without preemption. They remain on their nodes."""
     placed: list[PlacedPod] = []
     for unit in request:
         if unit.group:

@@ -26,7 +26,7 @@ _PARTS: Final = 10_000
 
 
 class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
-    """Converts changes into messages while :attr:`send` is set; otherwise it costs little."""
+    """Converts changes into messages while :attr:`send` is set. Otherwise it costs little."""
 
     def __init__(self, clock: Clock, percent: float) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         self.send: Callable[[bytes], None] | None = None
         """Takes a message; must not block. ``None`` while there is no shadow."""
         self.accepts_requests: Callable[[], bool] = lambda: False
-        """Returns whether another request may be sent now; a rejection counts it."""
+        """Returns whether another request may be sent now. A rejection counts it."""
         self._is_applying = False
         self._held: list[bytes] | None = None
         self._numbers = 0

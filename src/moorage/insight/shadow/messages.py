@@ -43,7 +43,7 @@ class Assumed(_Message, frozen=True, tag="a"):
 
 
 class Forgotten(_Message, frozen=True, tag="f"):
-    """A pod whose assumption was undone."""
+    """A pod that is no longer assumed."""
 
     key: str
 
@@ -55,7 +55,7 @@ class InitialObjectsSent(_Message, frozen=True, tag="w"):
 
 
 class DecisionRequest(_Message, frozen=True, tag="q"):
-    """A decision of the scheduler, before it has effects; without a node, the pod is infeasible."""
+    """A decision of the scheduler, before it has effects. Without a node, the pod is infeasible."""
 
     number: int
     key: str
@@ -67,7 +67,7 @@ Message: TypeAlias = ObjectState | Removed | Assumed | Forgotten | InitialObject
 
 
 class ShadowSetup(Struct, frozen=True):
-    """The setup of both configurations, and the kinds that the scheduler sends; the shadow reads other kinds itself."""
+    """The setup of both configurations, and the kinds that the scheduler sends. The shadow reads other kinds itself."""
 
     in_charge: ExplainRequest
     file: str
@@ -88,7 +88,7 @@ class ShadowBroken(Struct, frozen=True, tag="broken"):
 class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="compared"):
     """Both decisions for one pod; also a line of `--shadow-log`.
 
-    ``node`` is the choice of the active configuration, ``shadow_node`` that of the shadow; empty without a feasible
+    ``node`` is the choice of the active configuration, ``shadow_node`` that of the shadow, or empty without a feasible
     node. ``because`` is the plugin that caused the difference. ``in_charge`` and ``shadow`` are the verdicts on both
     nodes.
     """

@@ -1,6 +1,6 @@
 """`moorage promote`: activate the shadow configuration, or restore the previous one.
 
-Configurations are in a file, or in a key of a ConfigMap; the previous one is stored next to it until it is restored.
+Configurations are in a file, or in a key of a ConfigMap. The previous one is stored next to it until it is restored.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PREVIOUS: Final = ".previous"
 """The suffix of the name of the previous configuration."""
 
 LoadConfig = Callable[[str, str], SchedulerConfiguration]
-"""Parses and checks a configuration; the arguments are its text and the name of its source."""
+"""Parses and checks a configuration. The arguments are its text and the name of its source."""
 
 
 class StoredConfigs(Struct, frozen=True):
@@ -49,14 +49,14 @@ class Promotion(Struct, frozen=True):
 
 
 def promote_config(stored: StoredConfigs, shadow: str, shadow_name: str, load: LoadConfig) -> Promotion:
-    """Check a shadow configuration and activate it; raise InputError if it changes fields that need a restart."""
+    """Check a shadow configuration and activate it. Raise InputError if it changes fields that need a restart."""
     text, notes = _keep_fixed_fields(stored, shadow, shadow_name, load)
     difference = _compare(stored.name, stored.current, shadow_name, text, load)
     return Promotion(text, stored.current, difference, notes)
 
 
 def undo_promotion(stored: StoredConfigs, load: LoadConfig) -> Promotion:
-    """Restore the previous configuration; raise InputError if it does not exist."""
+    """Restore the previous configuration. Raise InputError if it does not exist."""
     previous_name = f"{stored.name}{PREVIOUS}"
     if stored.previous is None:
         problem = "nothing to undo: no configuration was promoted, or the promotion was already undone"
@@ -67,14 +67,14 @@ def undo_promotion(stored: StoredConfigs, load: LoadConfig) -> Promotion:
             stored.previous, None, _compare(stored.name, stored.current, previous_name, stored.previous, load)
         )
     except MoorageError as error:
-        # It was active before, so it is restored in any case; its plugins may be known only to the scheduler.
+        # It was active before, so it is restored in any case. Its plugins may be known only to the scheduler.
         note = f"restored without a check, because this configuration cannot be loaded here: {error}"
         lines = stored.current.splitlines(), stored.previous.splitlines()
         return Promotion(stored.previous, None, _print_difference(stored.name, previous_name, *lines), (note,))
 
 
 def _compare(before_name: str, before: str, after_name: str, after: str, load: LoadConfig) -> str:
-    """Compare the meaning of two configurations, not their text; return an empty string if they are equivalent."""
+    """Compare the meaning of two configurations, not their text. Return an empty string if they are equivalent."""
     views = [
         to_yaml(completed_view(load(text, name))).splitlines()
         for name, text in ((before_name, before), (after_name, after))
@@ -86,18 +86,20 @@ def _print_difference(before_name: str, after_name: str, before: list[str], afte
     return "\n".join(unified_diff(before, after, f"{before_name} (active)", after_name, lineterm="", n=3))
 
 
-def _keep_fixed_fields(stored: StoredConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
+def _keep_fixed_fields(configs: StoredConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
     """Add the fields of the active configuration to a shadow that a shadow cannot try, and therefore may omit.
 
-    A shadow neither elects nor serves, and calls no extenders. Other leases and connections are rejected.
+    A shadow does not elect, serve or call extenders. Other leases and connections are rejected.
     """
-    shadow_config, running = load(shadow, name), load(stored.current, stored.name)
+    shadow_config, running_config = load(shadow, name), load(configs.current, configs.name)
     fields = {**FIXED, "extenders": "extenders"}
-    differing = [key for field, key in fields.items() if getattr(shadow_config, field) != getattr(running, field)]
-    shadow_fields, before = _read_mapping(shadow, name), _read_mapping(stored.current, stored.name)
+    differing = [
+        key for field, key in fields.items() if getattr(shadow_config, field) != getattr(running_config, field)
+    ]
+    shadow_fields, before = _read_mapping(shadow, name), _read_mapping(configs.current, configs.name)
     if own := [key for key in differing if key in shadow_fields and key != "extenders"]:
-        problem = f"{', '.join(own)} differs from {stored.name}, and cannot change while a scheduler runs"
-        raise InputError(name, problem, hint=f"omit {', '.join(own)}: the value of {stored.name} is kept")
+        problem = f"{', '.join(own)} differs from {configs.name}, and cannot change while a scheduler runs"
+        raise InputError(name, problem, hint=f"omit {', '.join(own)}: the value of {configs.name} is kept")
     carried = {key: before[key] for key in differing if key in before and key not in shadow_fields}
     if not carried:
         return shadow, ()
@@ -109,7 +111,7 @@ def _keep_fixed_fields(stored: StoredConfigs, shadow: str, name: str, load: Load
     if not is_same:  # JSON, or YAML to which nothing can be appended
         text = yaml.safe_dump({**shadow_fields, **carried}, sort_keys=False)
     load(text, name)
-    return text, (f"{', '.join(carried)} of {stored.name} is kept",)
+    return text, (f"{', '.join(carried)} of {configs.name} is kept",)
 
 
 def _read_mapping(text: str, name: str) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def _replace(path: Path, text: str, *, like: Path) -> None:
 
 
 class ConfigMapKey:
-    """A key of a ConfigMap, and next to it KEY.previous; one request writes both, based on the version read."""
+    """A key of a ConfigMap, and next to it KEY.previous. One request writes both, based on the version read."""
 
     def __init__(self, connection: Connection, namespace: str, name: str, key: str) -> None:
         self._connection = connection
@@ -172,7 +174,7 @@ class ConfigMapKey:
         return StoredConfigs(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
 
     def value(self, key: str) -> str:
-        """Return the value of a key; raise InputError if the key is missing."""
+        """Return the value of a key. Raise InputError if the key is missing."""
         if key not in self.data:
             raise InputError(self._where, f"no key {key!r}", hint=f"its keys: {', '.join(self.data) or 'none'}")
         return self.data[key]

@@ -28,7 +28,7 @@ class ShadowReport(msgspec.Struct, rename="camel"):
 
 
 def read_report(path: Path) -> ShadowReport:
-    """Summarize a log; raise InputError with the file and the line of an invalid entry."""
+    """Summarize a log. Raise InputError with the file and the line of an invalid entry."""
     return summarize(read_lines(path, Comparison, written_by="--shadow-log"))
 
 
@@ -79,7 +79,7 @@ def _difference(item: Comparison) -> str:
     text = f"on {item.node}; on {item.shadow_node} in the shadow: {item.because}"
     scores = []
     for label, entries in (("active", item.in_charge), ("shadow", item.shadow)):
-        here, there = (entries.get(name, NodeEntry()).total for name in (item.node, item.shadow_node))
-        if here is not None and there is not None:
-            scores.append(f"{label} {here} against {there}")
+        active_total, shadow_total = (entries.get(name, NodeEntry()).total for name in (item.node, item.shadow_node))
+        if active_total is not None and shadow_total is not None:
+            scores.append(f"{label} {active_total} against {shadow_total}")
     return f"{text} ({', '.join(scores)})" if scores else text

@@ -24,7 +24,7 @@ DROPPED: Final = "moorage_shadow_dropped_total"
 
 
 class SchedulerShadow(DaemonService, ShadowEvents):
-    """The shadow of one daemon."""
+    """The shadow of a daemon."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
         flags, path, registry = options.flags, Path(options.flags["shadow"]), instruments.registry
@@ -34,7 +34,7 @@ class SchedulerShadow(DaemonService, ShadowEvents):
         if options.config.extenders:
             raise InputError("--shadow", "not supported with extenders: they would be called twice")
         self.options = options
-        """The active options; a change of configuration restarts the shadow."""
+        """The active options. A change of configuration restarts the shadow."""
         self._plan = ShadowPlan(path, tuple(flags["shadow-plugin"]), flags["shadow-max-memory"])
         self._registry = registry
         self._log: LineWriter | None = None

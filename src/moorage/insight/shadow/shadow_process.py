@@ -40,7 +40,7 @@ from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 WORKER: Final = "moorage.insight.shadow.shadow_worker"
 MAX_BUFFER: Final = 32 << 20
-"""The limit of bytes buffered for the shadow; above it, the shadow is too slow to follow the cluster."""
+"""The limit of bytes buffered for the shadow. Above it, the shadow is too slow to follow the cluster."""
 MAX_REQUESTS: Final = 256
 RESPONSE_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
@@ -85,7 +85,7 @@ class ShadowEvents:
 
 
 class ShadowOff(Exception):
-    """The shadow is broken; the message describes how."""
+    """The shadow is broken. The message describes how."""
 
 
 class ShadowUnusable(ShadowOff):
@@ -93,7 +93,7 @@ class ShadowUnusable(ShadowOff):
 
 
 class Shadow:
-    """Runs a shadow next to a scheduler until :meth:`run` is cancelled; ``request`` has the active configuration."""
+    """Runs a shadow next to a scheduler until :meth:`run` is cancelled. ``request`` has the active configuration."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Shadow:
                     await self._changed.wait()
 
     def _version(self) -> str:
-        """Return a fingerprint of the file's content; a missing file has its own fingerprint."""
+        """Return a fingerprint of the file's content. A missing file has its own fingerprint."""
         try:
             return hashlib.sha256(read_file(self.plan.file)).hexdigest()
         except InputError as error:
@@ -170,7 +170,7 @@ class ShadowRun:
         self._errors = 0
 
     def put(self, message: bytes) -> None:
-        """Buffer a message for the shadow; a shadow with too many pending messages is ended."""
+        """Buffer a message for the shadow. A shadow with too many pending messages is ended."""
         if self._overflow.is_set():
             return
         self.pending_bytes += len(message)
@@ -181,7 +181,7 @@ class ShadowRun:
             self._out.clear()
 
     def accepts_requests(self) -> bool:
-        """Return whether another request may be sent now; count it as dropped if not."""
+        """Return whether another request may be sent now. Count it as dropped if not."""
         reason = ""
         if not self._is_synced:
             reason = STARTING
@@ -194,7 +194,7 @@ class ShadowRun:
         return not reason
 
     def take(self, message: ShadowMessage) -> None:
-        """Handle a message of the shadow; raise ShadowUnusable if a restart would not help."""
+        """Handle a message of the shadow. Raise ShadowUnusable if a restart would not help."""
         match message:
             case ShadowBroken(problem):
                 raise ShadowUnusable(problem)
@@ -210,7 +210,7 @@ class ShadowRun:
                     raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {message.message}")
 
     def find_problem(self, now: float, memory: int) -> str:
-        """Return why the process must end; an empty string if it is healthy."""
+        """Return why the process must end, or an empty string if it is healthy."""
         if self._overflow.is_set():
             return f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending"
         if now - min(self._feed.pending_requests.values(), default=now) > RESPONSE_SECONDS:
@@ -222,7 +222,7 @@ class ShadowRun:
         return ""
 
     async def run_until(self, changed: Callable[[], Awaitable[None]], request: ExplainRequest) -> None:
-        """Run the process until ``changed`` returns; raise ShadowOff if it breaks."""
+        """Run the process until ``changed`` returns. Raise ShadowOff if it breaks."""
         kinds = tuple(find_kind(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
         self.process = process = await ChildProcess.start(WORKER)
         self.put(encode_frame(ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)))
@@ -235,16 +235,16 @@ class ShadowRun:
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as group_of_errors:
-            off, remaining = group_of_errors.split(ShadowOff)
+            off, other_errors = group_of_errors.split(ShadowOff)
             if off is not None:
-                # A reason that a restart does not fix precedes the others.
+                # A reason that a restart does not fix is first.
                 errors = [error for error in off.exceptions if isinstance(error, ShadowOff)]
                 raise min(errors, key=lambda error: not isinstance(error, ShadowUnusable)) from None
-            if remaining is None or not isinstance(remaining, ExceptionGroup):
+            if other_errors is None or not isinstance(other_errors, ExceptionGroup):
                 raise
             # An error of this code or of the event loop ends the shadow, and nothing else.
-            log.warning("supervision of the shadow failed", exception=format_traceback(remaining))
-            raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
+            log.warning("supervision of the shadow failed", exception=format_traceback(other_errors))
+            raise ShadowOff(f"supervision failed: {described(other_errors.exceptions[0])}") from other_errors
 
     async def _send_objects(self) -> None:
         """Send all objects in small batches: changes in that time are sent, too, and arrive later."""
@@ -263,7 +263,7 @@ class ShadowRun:
         self.put(encode_frame(InitialObjectsSent(assumed)))
 
     async def _flush(self, process: ChildProcess) -> None:
-        """Write queued messages periodically; only this task waits for the shadow to read them."""
+        """Write queued messages periodically. Only this task waits for the shadow to read them."""
         try:
             while True:
                 if not self._out:

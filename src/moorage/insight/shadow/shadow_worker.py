@@ -53,7 +53,7 @@ from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 
 class Opinion(NamedTuple):
-    """The decision of one configuration about a pod: its node, and its verdicts on some nodes."""
+    """The decision of a configuration about a pod: its node, and its verdicts on some nodes."""
 
     found: SearchResult
     node: str
@@ -98,9 +98,9 @@ def form_opinion(runner: ProfileRunner, pod: Pod) -> Opinion:
 
 
 class ShadowCluster:
-    """A copy of the scheduler's cluster; both configurations decide on it, and neither writes.
+    """A copy of the scheduler's cluster. Both configurations decide on it, and neither writes.
 
-    ``offline`` is the shadow's own scheduler; ``in_charge`` are the profiles of the other one, on the same cache.
+    ``offline`` is the shadow's own scheduler. ``in_charge`` are the profiles of the other one, on the same cache.
     """
 
     def __init__(self, offline: OfflineScheduler[DiscardingApi], in_charge: Profiles) -> None:
@@ -115,7 +115,7 @@ class ShadowCluster:
         }
 
     def take(self, message: ObjectState | Removed | Assumed | Forgotten | InitialObjectsSent) -> None:
-        """Apply a change; an object that cannot be applied is skipped."""
+        """Apply a change. An object that cannot be applied is skipped."""
         objects, apply = self._scheduler.objects, self._scheduler.handlers.apply
         try:
             match message:
@@ -150,7 +150,7 @@ class ShadowCluster:
             self._scheduler.cache.forget(cached_pod)
 
     def compare(self, request: DecisionRequest) -> Comparison | None:
-        """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
+        """Return the shadow's decision, or ``None`` if it has no such pod or no such profile."""
         pod = self._pods.find(request.key)
         shadow_runner = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
         active_runner = None if pod is None else self._in_charge.runners.get(pod.scheduler_name)
@@ -178,7 +178,7 @@ class ShadowCluster:
         return self._different(comparison, active_runner, pod, shadow)
 
     def _apply_holds(self, profiles: Profiles, pod: Pod) -> AbstractContextManager[None]:
-        """Count only the holds of one configuration, except holds that the pod may use."""
+        """Count only the holds of a configuration, except holds that the pod may use."""
         holds = self._scheduler.services.holds
         usable = usable_holds(profiles.runners[pod.scheduler_name].profile, pod) if holds else ()
         return holds.lifted([*usable, *(hold for hold in holds if hold._owner not in profiles.handles)])
@@ -207,7 +207,7 @@ class ShadowCluster:
 
 
 def cause(in_charge: Opinion, shadow: Opinion, node: str, shadow_node: str) -> str:
-    """Return the plugin that caused the difference: one that rejects a node, or whose scores changed the most."""
+    """Return the plugin that caused the difference: it rejects a node, or has the largest change of scores."""
     if node and (verdict := shadow.entry(node)).is_rejected:
         return verdict.plugin
     if shadow_node and (verdict := in_charge.entry(shadow_node)).is_rejected:
@@ -215,12 +215,16 @@ def cause(in_charge: Opinion, shadow: Opinion, node: str, shadow_node: str) -> s
 
     def leads(opinion: Opinion) -> dict[str, int]:
         """Return by how much each plugin prefers the other node."""
-        here, there = opinion.entry(node).scores or {}, opinion.entry(shadow_node).scores or {}
-        return {name: there[name].weighted - here[name].weighted for name in here if name in there}
+        own_scores, shadow_scores = opinion.entry(node).scores or {}, opinion.entry(shadow_node).scores or {}
+        return {
+            name: shadow_scores[name].weighted - own_scores[name].weighted
+            for name in own_scores
+            if name in shadow_scores
+        }
 
     before, after = leads(in_charge), leads(shadow)
-    moved = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
-    return max(moved, key=lambda name: (moved[name], name), default="")
+    score_changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    return max(score_changes, key=lambda name: (score_changes[name], name), default="")
 
 
 _OOM_SCORE: Final = 1000
@@ -251,13 +255,13 @@ class ShadowWorker:
         self._informing: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """Set up, then compare until the scheduler ends; return 1 if the setup fails."""
+        """Set up, then compare until the scheduler ends. Return 1 if the setup fails."""
         try:
             setup = msgspec.msgpack.decode(await read_frame(self._reader), type=ShadowSetup)
             cluster = await self._assemble(setup)
         except asyncio.IncompleteReadError:
             return 0
-        except Exception as error:  # plugins may raise anything; the scheduler logs it
+        except Exception as error:  # plugins may raise anything. The scheduler logs it
             self._send(ShadowBroken(described(error)))
             return 1
         decoder = msgspec.msgpack.Decoder(Message)
@@ -304,7 +308,7 @@ class ShadowWorker:
 
 
 def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:
-    """Load the shadow's configuration; raise ConfigError if it has extenders: they would be called twice."""
+    """Load the shadow's configuration. Raise ConfigError if it has extenders: they would be called twice."""
     registry = collect_plugins(paths=setup.plugins or setup.in_charge.plugins)
     policy = load_policy(registry, Path(setup.file), features=gates)
     if policy.config.extenders:

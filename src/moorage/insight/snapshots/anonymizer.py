@@ -36,7 +36,7 @@ _HUGE_PAGES: Final = re.compile(r"(?:requests\.)?hugepages-\d+[KMGT]i")
 
 
 class Anonymizer:
-    """Renames the objects of one cluster.
+    """Renames the objects of a cluster.
 
     >>> names = Anonymizer([{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "db"}}])
     >>> names.name("db"), names.name("shop"), names.name("shop.kubernetes.io/db"), names.name("kube-system")
@@ -51,7 +51,7 @@ class Anonymizer:
         self._words_in_expressions: set[str] = set()
         self._kept_numbers: frozenset[str] = frozenset(self._compared_numbers())
         self.changed_expressions: set[str] = set()
-        """Expressions whose result depends on letters, and may change with the names."""
+        """Expressions that compare letters. The result may change with the names."""
         self._is_collecting = True
         for content in self._objects:
             self._anonymize(content)
@@ -204,7 +204,7 @@ class Anonymizer:
                 items = list(map(self.name, items))
             elif kind in ("version", "versions"):
                 items = list(map(self._device_version, items))
-            elif kind not in ("bool", "bools"):
+            elif kind not in ("bool", "bools") or not all(isinstance(item, bool) for item in items):
                 continue
             renamed[kind] = items if isinstance(value, list | tuple) else items[0]
         return renamed

@@ -17,7 +17,7 @@ from moorage.kube.api.codec import UNREADABLE, convert, decode
 from moorage.kube.api.kinds import BY_NAME, Kind
 from moorage.kube.api.kinds import KINDS as ALL_KINDS
 from moorage.kube.api.pod import PodSpec
-from moorage.kube.api.storage import StorageClass
+from moorage.kube.api.storage import DEFAULT_CLASS, StorageClass
 from moorage.kube.client.rest import ApiClient
 
 PAGE_SIZE: Final = 2500
@@ -32,15 +32,20 @@ KINDS: Final = tuple(
         *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
     )
 )
-"""The kinds to read; kinds that the server does not have are skipped."""
-SHAPING: Final = tuple(kind for kind in ALL_KINDS if kind.name in ("LimitRange", "ResourceQuota", "RuntimeClass"))
-"""Kinds that change or limit new pods; they are read if permitted."""
+"""The kinds to read. Kinds that the server does not have are skipped."""
+OPTIONAL_NAMES: Final = ("LimitRange", "ResourceQuota", "RuntimeClass", "CronJob", "ResourceClaimTemplate")
+OPTIONAL: Final = tuple(kind for kind in ALL_KINDS if kind.name in OPTIONAL_NAMES)
+"""Kinds that change, limit or create pods and claims. They are read if permitted."""
 WITHOUT_FAILURES: Final = ("StatefulSet", "Job", "DaemonSet")
-"""Workloads whose status does not report pods that cannot be created; their events do."""
+"""Workloads that report pods that cannot be created only in events, not in their status."""
 MAX_EVENTS: Final = 1000
 CONFIG_NAMESPACE: Final = "kube-system"
 """Only this namespace is trusted: users of other namespaces could otherwise change the results."""
 CONFIG_LABEL: Final = "app.kubernetes.io/name=moorage"
+SCHEDULER_LABELS: Final = ("component=kube-scheduler", CONFIG_LABEL)
+"""Labels of the pods of kube-scheduler (kubeadm) and of Moorage."""
+SCHEDULER_PORT: Final = 10259
+CONFIGZ_SECONDS: Final = 3.0
 CONFIG_KEY: Final = "config.yaml"
 """The ConfigMap of the manifests and of the chart."""
 NEEDED: Final = ("Node", "Pod")
@@ -57,6 +62,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "pv.kubernetes.io/bound-by-controller",
         "pv.kubernetes.io/migrated-to",
         "storage.alpha.kubernetes.io/migrated-plugins",
+        DEFAULT_CLASS,
         "volume.kubernetes.io/selected-node",
         "volume.kubernetes.io/storage-provisioner",
         "volume.beta.kubernetes.io/storage-class",
@@ -64,7 +70,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
 )
 """Annotations that affect scheduling, plans or forecasts."""
 KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
-"""Parameters of a storage class that affect scheduling; others may contain accounts and keys."""
+"""Parameters of a storage class that affect scheduling. Others may contain accounts and keys."""
 Content: TypeAlias = dict[str, Any]
 ShowReading: TypeAlias = Callable[[str, int, int], None]
 """Called with a kind, how many of its objects have been read, and how many there seem to be."""
@@ -101,9 +107,9 @@ async def read_cluster(
     needs_all: bool = True,
     progress: ShowReading = lambda _kind, _done, _total: None,
 ) -> ReadCluster:
-    """List all kinds; raise InputError with all missing permissions.
+    """List all kinds. Raise InputError with all missing permissions.
 
-    Without ``needs_all``, only nodes and pods must be readable; other kinds are skipped if listing them is forbidden.
+    Without ``needs_all``, only nodes and pods must be readable. Other kinds are skipped if listing them is forbidden.
     """
     turns = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -118,7 +124,7 @@ async def read_cluster(
                 return ([], "") if may_lack else error
 
     answers = await asyncio.gather(*(read(kind) for kind in KINDS))
-    shaping = list(zip(SHAPING, await asyncio.gather(*(read(kind) for kind in SHAPING)), strict=True))
+    optional = list(zip(OPTIONAL, await asyncio.gather(*(read(kind) for kind in OPTIONAL)), strict=True))
     forbidden = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
     if forbidden:
         names = ", ".join(kind.full_name for kind in forbidden)
@@ -135,18 +141,18 @@ async def read_cluster(
         contents += answer[0]
         if answer[1]:
             versions[kind.full_name] = answer[1]
-    contents += [item for _, answer in shaping if not isinstance(answer, ApiError) for item in answer[0]]
-    skipped = tuple(kind.full_name for kind, answer in shaping if isinstance(answer, ApiError))
+    contents += [item for _, answer in optional if not isinstance(answer, ApiError) for item in answer[0]]
+    skipped_kinds = tuple(kind.full_name for kind, answer in optional if isinstance(answer, ApiError))
     await _note_failed_creations(client, contents)
-    return ReadCluster(contents, versions, skipped, *await _read_config(client))
+    return ReadCluster(contents, versions, skipped_kinds, *await _read_config(client))
 
 
 async def _note_failed_creations(client: ApiClient, contents: Sequence[Content]) -> None:
-    """Add a ReplicaFailure condition to StatefulSets, Jobs and DaemonSets whose last event reports a failed creation.
+    """Add a ReplicaFailure condition to StatefulSets, Jobs and DaemonSets with a failed creation in the last event.
 
     Upstream sets this condition only on ReplicaSets and their Deployments. Events are read if permitted.
     """
-    latest: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    latest: dict[tuple[str, str, str], tuple[str, bool, str]] = {}
     try:
         for reason in ("FailedCreate", "SuccessfulCreate"):
             query = urlencode({"fieldSelector": f"reason={reason}", "limit": str(MAX_EVENTS)})
@@ -156,21 +162,22 @@ async def _note_failed_creations(client: ApiClient, contents: Sequence[Content])
                 key = str(about.get("kind")), str(about.get("namespace")), str(about.get("name"))
                 metadata = item.get("metadata") or {}
                 moment = item.get("lastTimestamp") or item.get("eventTime") or metadata.get("creationTimestamp") or ""
-                latest[key] = max(latest.get(key, ("", "", "")), (str(moment), reason, str(item.get("message"))))
+                has_failed = reason == "FailedCreate"
+                latest[key] = max(latest.get(key, ("", False, "")), (str(moment), has_failed, str(item.get("message"))))
     except ApiError:
         return
     for content in contents:
         metadata = content["metadata"]
         key = content["kind"], metadata.get("namespace", ""), metadata["name"]
-        moment, reason, message = latest.get(key, ("", "", ""))
-        if content["kind"] in WITHOUT_FAILURES and reason == "FailedCreate":
-            condition = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}
+        moment, has_failed, message = latest.get(key, ("", False, ""))
+        if content["kind"] in WITHOUT_FAILURES and has_failed:
+            condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
             status = content.setdefault("status", {})
             status["conditions"] = [*(status.get("conditions") or ()), {**condition, "lastTransitionTime": moment}]
 
 
 async def _read_config(client: ApiClient) -> tuple[str, str]:
-    """Return the configuration of a running Moorage and its ConfigMap; without one, an empty text and the reason."""
+    """Return the configuration of the running scheduler and its source; without one, an empty text and the reason."""
     path = f"/api/v1/namespaces/{CONFIG_NAMESPACE}/configmaps?{urlencode({'labelSelector': CONFIG_LABEL})}"
     try:
         items = msgspec.json.decode(await client.request("GET", path)).get("items") or ()
@@ -178,8 +185,27 @@ async def _read_config(client: ApiClient) -> tuple[str, str]:
         return "", f"the ConfigMaps of {CONFIG_NAMESPACE} cannot be read ({error})"
     for item in items:
         if text := (item.get("data") or {}).get(CONFIG_KEY):
-            return str(text), f"{CONFIG_NAMESPACE}/{item['metadata'].get('name')}"
-    return "", f"{CONFIG_NAMESPACE} has no ConfigMap of Moorage"
+            return str(text), f"the ConfigMap {CONFIG_NAMESPACE}/{item['metadata'].get('name')}"
+    for label in SCHEDULER_LABELS:
+        if (answer := await _read_configz(client, label)) is not None:
+            return answer
+    return "", f"{CONFIG_NAMESPACE} has no readable configuration of a scheduler"
+
+
+async def _read_configz(client: ApiClient, label: str) -> tuple[str, str] | None:
+    """Read the configuration of a scheduler from its debug page, if the server may connect to its pod."""
+    pods = f"/api/v1/namespaces/{CONFIG_NAMESPACE}/pods"
+    try:
+        async with asyncio.timeout(CONFIGZ_SECONDS):
+            items = msgspec.json.decode(await client.request("GET", f"{pods}?{urlencode({'labelSelector': label})}"))
+            for item in (items.get("items") or ())[:1]:
+                name = item["metadata"]["name"]
+                body = await client.request("GET", f"{pods}/https:{name}:{SCHEDULER_PORT}/proxy/configz")
+                config = msgspec.json.encode(msgspec.json.decode(body)["componentconfig"]).decode()
+                return config, f"/configz of the pod {CONFIG_NAMESPACE}/{name}"
+    except (ApiError, TimeoutError, KeyError, TypeError, msgspec.DecodeError):
+        return None
+    return None
 
 
 async def _read_kind(
@@ -190,7 +216,7 @@ async def _read_kind(
         query["fieldSelector"] = RUNNING
     contents: list[Content] = []
     version = ""
-    # Objects are written in the version that this program decodes, whichever version the server serves.
+    # Objects are written in the version that this program decodes, regardless of the version that the server serves.
     path = (await client.discover(kind)).path()
     while True:
         body = await client.request("GET", f"{path}?{urlencode(query)}")
@@ -222,7 +248,8 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
     content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
     _drop_annotations(content, with_annotations)
     spec = content.get("spec") or {}
-    if isinstance(template := spec.get("template"), dict):
+    job = spec.get("jobTemplate") or {}
+    if isinstance(template := spec.get("template") or (job.get("spec") or {}).get("template"), dict):
         # Fields of a pod that do not affect scheduling do not matter in a template either.
         original = template.get("spec") or {}
         template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, original)))
@@ -232,7 +259,8 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
         spec["activeDeadlineSeconds"] = msgspec.json.decode(item)["spec"].get("activeDeadlineSeconds")
     if kind.name == "Pod" and not spec.get("nodeName") and spec.get("volumes"):
         _keep_mounts(spec, msgspec.json.decode(item)["spec"])
-    for part in (template, *(spec.get("volumeClaimTemplates") or ())):
+    parts = (template, job, spec if kind.name == "ResourceClaimTemplate" else None)
+    for part in (*parts, *(spec.get("volumeClaimTemplates") or ())):
         if isinstance(part, dict):
             _drop_annotations(part, with_annotations)
     if kind.type is StorageClass and "parameters" in content:

@@ -31,7 +31,7 @@ FUNCTIONS: Final = frozenset(
 )
 TESTS: Final = frozenset(("startsWith", "endsWith", "contains", "matches"))
 PARSERS: Final = frozenset(("quantity", "isQuantity", "semver", "isSemver"))
-"""Functions whose argument is a number or a version."""
+"""Functions of a number or a version."""
 TEXT_FUNCTIONS: Final = TESTS | {
     *("lowerAscii", "upperAscii", "trim", "split", "join", "replace", "substring", "indexOf", "lastIndexOf"),
     *("charAt", "format", "reverse", "size", "string"),
@@ -48,7 +48,7 @@ def words_in(expression: str) -> set[str]:
 def rename_expression(expression: str, rename: Callable[[str], str], texts: Iterable[str]) -> tuple[str, bool]:
     """Return a renamed expression, and whether it selects the same devices as before.
 
-    Tests of a text, such as ``device.driver.startsWith("gpu")``, become a list of the renamed texts that pass;
+    Tests of a text, such as ``device.driver.startsWith("gpu")``, become a list of the renamed texts that pass.
     ``texts`` are all texts that devices have. Other functions of texts depend on letters and cannot be translated.
     """
     matches = [match for match in TOKEN.finditer(expression) if match.lastgroup != "comment"]

@@ -74,7 +74,7 @@ def write_snapshot(
 
 
 def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
-    """Read a snapshot; raise InputError if the file is not one."""
+    """Read a snapshot. Raise InputError if the file is not one."""
     hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
     raw = read_file(path, limit=MAX_OBJECTS, hint=hint)
     try:

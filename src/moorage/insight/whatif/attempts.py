@@ -11,7 +11,7 @@ from moorage.scheduler.framework.status import Code, Status
 
 
 class Attempt(Struct, frozen=True):
-    """The result of one attempt: a node, or a nomination with its victims, or neither."""
+    """The result of an attempt: a node, or a nomination with its victims, or neither."""
 
     decision: Decision
     found: SearchResult | ExtendedNodes | None = None
@@ -20,7 +20,7 @@ class Attempt(Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The node of the pod; empty if it fits nowhere or is gated."""
+        """The node of the pod, or empty if it fits nowhere or is gated."""
         return "" if self.gates else self.decision.node
 
     @property
@@ -48,7 +48,7 @@ class Attempt(Struct, frozen=True):
 
 
 class GroupOutcome(Struct, frozen=True):
-    """The result of one attempt to place a pod group: for each pending member, and for the group."""
+    """The result of an attempt to place a pod group: for each pending member, and for the group."""
 
     attempt: GroupAttempt | None = None
     """``None`` if no member is pending."""
@@ -64,7 +64,7 @@ class GroupOutcome(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Why the group does not fit, as in its condition."""
+        """Reason why the group does not fit, as in its condition."""
         if self.gates:
             return "; ".join(dict.fromkeys(status.message for status in self.gates))
         return "" if self.attempt is None or self.attempt.status is None else self.attempt.status.message

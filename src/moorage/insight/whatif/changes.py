@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ def apply_changes(
     removed: Sequence[str] = (),
     added: Sequence[str] = (),
 ) -> list[Document]:
-    """Apply the changes of a command line in this order; raise InputError for invalid ones."""
+    """Apply the changes of a command line in this order. Raise InputError for invalid ones."""
     result = list(documents)
     for wish in removed:
         result = without_nodes(result, wish)
@@ -44,7 +44,7 @@ def apply_changes(
 
 
 def with_setting(documents: Sequence[Document], wish: str) -> list[Document]:
-    r"""Set one field: ``deployment/web:spec.replicas=5``; the value is YAML, a dot in a name is written ``\.``."""
+    r"""Set one field: ``deployment/web:spec.replicas=5``. The value is YAML, a dot in a name is written ``\.``."""
     parts = _SETTING.fullmatch(wish)
     if parts is None:
         raise _bad_setting(wish, "not of the form KIND/NAME:FIELD=VALUE")
@@ -101,7 +101,7 @@ def find_named_kind(word: str, names: Iterable[str] = BY_NAME) -> Kind | None:
 
 
 def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
-    """Remove nodes by name, by a pattern of names, or by a label ``key=value``; their pods become pending.
+    """Remove nodes by name, by a pattern of names, or by a label ``key=value``. Their pods become pending.
 
     Pods that belong to a node (of DaemonSets, and mirror pods) are removed with it.
     """
@@ -117,7 +117,7 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         usage = "use the name of a node, a pattern such as pool-a-*, or a label key=value"
         hint = did_you_mean(wish, list(map(_name, nodes))) or usage
         raise InputError(f"--remove-node {wish}", "node not found", hint=hint)
-    remaining: list[Document] = []
+    kept_documents: list[Document] = []
     for document in documents:
         if document.kind in ("Node", "CSINode") and _name(document) in removed_names:
             continue
@@ -125,10 +125,10 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         if document.kind == "ResourceSlice" and node in removed_names:
             continue
         if document.kind != "Pod" or node not in removed_names:
-            remaining.append(document)
+            kept_documents.append(document)
         elif not is_bound_to_node(document.content):
-            remaining.append(Document(evicted(document.content), document.source))
-    return remaining
+            kept_documents.append(Document(evicted(document.content), document.source))
+    return kept_documents
 
 
 def _name(document: Document) -> str:
@@ -145,7 +145,9 @@ def is_bound_to_node(content: Any) -> bool:
 
 def evicted(content: Any) -> dict[str, Any]:
     """Return a pod as its controller would recreate it: without a node and without a status."""
-    spec = {key: item for key, item in (content.get("spec") or {}).items() if key != "nodeName"}
+    spec = content.get("spec") or {}
+    if isinstance(spec, Mapping):  # other values are rejected when the pod is decoded
+        spec = {key: item for key, item in spec.items() if key != "nodeName"}
     metadata = {key: item for key, item in content["metadata"].items() if not key.startswith("deletion")}
     return {**{key: item for key, item in content.items() if key != "status"}, "metadata": metadata, "spec": spec}
 

@@ -105,12 +105,12 @@ def pointer(*steps: str | int) -> str:
 
 
 def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
-    """Write a value into an object, and create missing parents; an existing value is replaced."""
+    """Write a value into an object, and create missing parents. An existing value is replaced."""
     parent: Any = content
     for depth, step in enumerate(path):
         is_last = depth == len(path) - 1
         if isinstance(parent, list):
-            assert isinstance(step, int), "a list is stepped into by number"
+            assert isinstance(step, int), "list items are selected by index"
             parent = parent[step]
             continue
         inner = parent.get(step) if isinstance(parent, Mapping) else None
@@ -124,7 +124,7 @@ def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
 
 
 def append(content: Content, path: Sequence[str | int], item: Any) -> Operation:
-    """Append an item to a list in an object; create the list if it is missing."""
+    """Append an item to a list in an object. Create the list if it is missing."""
     parent: Any = content
     for step in path:
         parent = parent.get(step) if isinstance(parent, Mapping) else parent[step]
@@ -139,12 +139,12 @@ def remove(*path: str | int) -> Operation:
 
 
 def remove_items(path: Sequence[str | int], indexes: Iterable[int]) -> list[Operation]:
-    """Remove items of a list, the last first, so that the indexes of the others remain valid."""
+    """Remove items of a list, the last first, so that the remaining indexes are valid."""
     return [remove(*path, index) for index in sorted(set(indexes), reverse=True)]
 
 
 def edit_from(data: Any) -> Edit:
-    """Decode an edit from JSON data; raise InputError if it is invalid."""
+    """Decode an edit from JSON data. Raise InputError if it is invalid."""
     if isinstance(data, Mapping):
         if isinstance(data.get("create"), Mapping):
             return CreateObject(data["create"])
@@ -154,7 +154,7 @@ def edit_from(data: Any) -> Edit:
             return EditConfig(tuple(data["config"]))
         if isinstance(data.get("object"), Mapping) and isinstance(data.get("patch"), list):
             return PatchObject(_target(data["object"]), tuple(data["patch"]), data.get("apply") == "replace")
-    hint = "an edit has object and patch, or create, or delete, as in the output of `moorage explain -o json`"
+    hint = "use the fields object and patch, or create, or delete, as in the output of `moorage explain -o json`"
     raise InputError("edits", "invalid edit", hint=hint)
 
 

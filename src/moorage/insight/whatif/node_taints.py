@@ -1,4 +1,4 @@
-"""Taints of one node for a limited time, which controllers set and remove: new nodes do not have them."""
+"""Taints of a node for a limited time, which controllers set and remove: new nodes do not have them."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ CONDITIONS: Final = "node.kubernetes.io/"
 """Prefix of the taints of cordoned nodes and of nodes with a problem."""
 CLOUD: Final = "node.cloudprovider.kubernetes.io/"
 SHUTDOWN: Final = "node.kubernetes.io/out-of-service"
-"""An operator sets and removes this taint of conditions; no controller does."""
+"""An operator sets and removes this taint of conditions. No controller does."""
 STARTING: Final = ("agent-not-ready", "not-ready", "unregistered", "uninitialized", "startup-taint")
 """Ends of the keys of taints that an agent removes as soon as it runs on the node."""
 STARTUP_DOMAIN: Final = "startup-taint.cluster-autoscaler.kubernetes.io/"
@@ -22,7 +22,7 @@ REMOVERS: Final = {
 
 
 def find_remover(key: str) -> str:
-    """Return the controller that removes a node with this taint; empty for other taints.
+    """Return the controller that removes a node with this taint, or empty for other taints.
 
     >>> find_remover("karpenter.sh/disrupted"), find_remover("aws-node-termination-handler/spot-itn"), find_remover("x")
     ('Karpenter', 'the cloud provider', '')
@@ -35,7 +35,7 @@ def _is_prefix(name: str, key: str) -> bool:
 
 
 def find_starter(key: str) -> str:
-    """Return the controller that removes this taint of a starting or faulty node; empty for other taints.
+    """Return the controller that removes this taint of a starting or faulty node, or empty for other taints.
 
     >>> find_starter("node.cilium.io/agent-not-ready"), find_starter("node.kubernetes.io/not-ready")
     ('the agent of node.cilium.io', 'the node controller')
@@ -54,5 +54,5 @@ def find_starter(key: str) -> str:
 
 
 def is_temporary(key: str) -> bool:
-    """Return whether a taint is about the state of one node, not about its purpose."""
+    """Return whether a taint is about the state of a node, not about its purpose."""
     return key == SHUTDOWN or bool(find_remover(key) or find_starter(key))

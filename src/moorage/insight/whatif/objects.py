@@ -1,17 +1,20 @@
-"""The objects of a cluster as manifests and as structs; every change applies to both."""
+"""The objects of a cluster as manifests and as structs. Every change applies to both."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from moorage.cluster import AdmissionCheck, ClusterInput, Creation
 from moorage.common.errors import ApiError, InputError, did_you_mean
 from moorage.insight.whatif.edits import Content, ObjectId, PatchObject
 from moorage.kube.api.cluster import PriorityClass
-from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.codec import without_nulls
+from moorage.kube.api.kinds import BY_NAME, BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document
 from moorage.kube.patches import json_patch
+
+MAX_LISTED: Final = 5
 
 
 class WrittenObjects:
@@ -37,7 +40,7 @@ class WrittenObjects:
         return (document.content for document in self._documents.values())
 
     def content(self, target: ObjectId) -> dict[str, Any]:
-        """Return the manifest of an object; a namespace without a manifest has only its name."""
+        """Return the manifest of an object. A namespace without a manifest has only its name."""
         document = self._documents.get(target)
         if document is not None:
             return dict(document.content)
@@ -57,7 +60,7 @@ class WrittenObjects:
         return list(self._by_kind.get(kind, ()))
 
     def patched(self, patch: PatchObject) -> KubeObject:
-        """Apply a patch to the manifest of an object; return the new stored object."""
+        """Apply a patch to the manifest of an object. Return the new stored object."""
         before = self._objects.get(patch.target)
         if before is None:
             raise missing(patch.target, (item.key for item in self.known(patch.target.kind)))
@@ -70,7 +73,7 @@ class WrittenObjects:
         return self._write(patch.target, content, before)
 
     def created(self, content: Content) -> KubeObject:
-        """Add an object; raise InputError if one of this name exists."""
+        """Add an object. Raise InputError if one of this name exists."""
         target = ObjectId.of(content)
         if target in self._objects:
             raise InputError(f"{target.kind} {target.key}", "an object of this name already exists")
@@ -83,7 +86,7 @@ class WrittenObjects:
         self.restore(target, (None, None))
 
     def _write(self, target: ObjectId, content: Content, like: KubeObject | None) -> KubeObject:
-        document = Document(content, f"{target.kind} {target.key}")
+        document = Document(without_nulls(content), f"{target.kind} {target.key}")
         classes = [self._objects[class_id] for class_id in self._by_kind.get("PriorityClass", ())]
         obj = self._creation.create_one(document, like, [item for item in classes if isinstance(item, PriorityClass)])
         if obj is None:
@@ -111,14 +114,29 @@ class WrittenObjects:
 
 
 def missing(target: ObjectId, keys: Iterable[str]) -> InputError:
-    """Return an error for a missing object, with the most similar name as a hint."""
+    """Return an error for a missing object. The hint is the most similar name, or the namespaces with such objects."""
     names = list(keys)
     namesakes = [name for name in names if name.rpartition("/")[2] == target.name]
     if namesakes:
         hint = f"there is {namesakes[0]!r}"
     else:
-        # Compare bare names: keys of one namespace are always similar.
+        # Compare bare names: keys of a namespace are always similar.
         by_name = {name.rpartition("/")[2]: name for name in names}
         hint = did_you_mean(target.name, list(by_name))
         hint = next((hint.replace(repr(name), repr(key)) for name, key in by_name.items() if repr(name) in hint), "")
+        hint = hint or _list_candidates(target, names)
     return InputError(f"{target.kind} {target.key}", "not found", hint=hint)
+
+
+def _list_candidates(target: ObjectId, keys: Sequence[str]) -> str:
+    """Return a hint that lists objects of a kind, or the namespaces that contain some."""
+    plural = BY_NAME[target.kind].plural if target.kind in BY_NAME else f"objects of kind {target.kind}"
+    names = [key.rpartition("/")[2] for key in keys if key.rpartition("/")[0] == target.namespace]
+    namespaces = sorted({key.partition("/")[0] for key in keys if "/" in key})
+    if names:
+        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        return f"the {plural} are {', '.join(names[:MAX_LISTED])}{more}"
+    if namespaces:
+        more = " and others" if len(namespaces) > MAX_LISTED else ""
+        return f"the {plural} are in other namespaces: {', '.join(namespaces[:MAX_LISTED])}{more}"
+    return f"there are no {plural}"

@@ -1,7 +1,7 @@
 """Find how few nodes hold all running pods: two packing methods, a lower bound, and an optional solver.
 
 The first method drains nodes, the emptiest first. The second packs all pods from scratch, the largest first, each
-into the first node that accepts it, and then drains nodes, too. With ``moorage[solver]``, an optimal assignment is
+into the first node that accepts it, and then also drains nodes. With ``moorage[solver]``, an optimal assignment is
 tried, and the bound is proven. The best result counts. The scheduler's plugins accept every placement.
 """
 
@@ -69,7 +69,7 @@ def _pack(session: Session) -> FewestNodes:
 
 
 def _place_pending(session: Session) -> Iterator[str]:
-    """Yield the pending pods that fit on no node; the others keep the nodes that they get."""
+    """Yield the pending pods that fit on no node. Other pods keep the nodes that they get."""
     for pod in session.objects.given.pending:
         if pod.scheduler_name not in session.scheduler.runners:
             continue
@@ -81,7 +81,7 @@ def _place_pending(session: Session) -> Iterator[str]:
 
 
 def _drain_nodes(session: Session) -> list[str]:
-    """Remove nodes whose pods fit on the others, the emptiest first; return their names."""
+    """Remove nodes if their pods fit on other nodes, the emptiest first. Return their names."""
 
     def utilization(info: NodeInfo) -> tuple[float, str]:
         shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
@@ -98,7 +98,7 @@ def _drain_nodes(session: Session) -> list[str]:
 
 
 def _drain(session: Session, name: str) -> bool:
-    """Remove a node and place its pods elsewhere; return whether all of them fit."""
+    """Remove a node and place its pods elsewhere. Return whether all of them fit."""
     info = session.scheduler.cache.node(name)
     assert info is not None
     contents = _remove_pods(session, sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0)))
@@ -118,7 +118,7 @@ def _drain(session: Session, name: str) -> bool:
 
 
 def _remove_pods(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | None:
-    """Remove pods from their nodes and return their manifests; ``None`` if a manifest is missing."""
+    """Remove pods from their nodes and return their manifests. Return ``None`` if a manifest is missing."""
     contents = []
     for pod in pods:
         target = ObjectId("Pod", pod.namespace, pod.name)
@@ -136,7 +136,7 @@ def _bind(session: Session, content: Mapping[str, Any], node: str) -> None:
 
 
 def _pack_from_scratch(session: Session) -> list[str] | None:
-    """Pack all pods from scratch, the largest first, each into the first node that accepts it; return the unused nodes.
+    """Pack all pods from scratch, the largest first, each into the first node that accepts it. Return the unused nodes.
 
     Return ``None`` if a pod does not fit, or does not fit without the unused nodes.
     """
@@ -181,7 +181,7 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
 
 
 def _accepts(session: Session, placements: Sequence[tuple[Mapping[str, Any], str]], unused: Sequence[str]) -> bool:
-    """Remove nodes, and return whether the plugins accept each placed pod on its node next to all others."""
+    """Remove nodes, and return whether the plugins accept each placed pod on its node next to all other pods."""
     for name in unused:
         own = session.scheduler.cache.node(name)
         if own is None or _remove_pods(session, list(own.pods.values())) is None:
@@ -202,10 +202,10 @@ def accepts_assignment(session: Session, nodes: Mapping[str, str], unused: Seque
     """Return whether the plugins accept an assignment of pods to nodes, without the unused nodes."""
     with session.branch():
         contents = {key: session.objects.content(ObjectId("Pod", *key.split("/", 1))) for key in nodes}
-        moved = [(evicted(contents[key]), node) for key, node in nodes.items()]
-        for content, node in moved:
+        assigned_pods = [(evicted(contents[key]), node) for key, node in nodes.items()]
+        for content, node in assigned_pods:
             _bind(session, content, node)
-        return _accepts(session, moved, unused)
+        return _accepts(session, assigned_pods, unused)
 
 
 def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:

@@ -1,8 +1,8 @@
 """The least number of nodes as an optimization problem, solved by OR-Tools CP-SAT (``moorage[solver]``).
 
 The model has the constraints that hold in every state of a cluster: resources, node selectors and affinity, taints,
-host ports, and anti-affinity between pods of one node. All other constraints are omitted. Its optimum is therefore a
-lower bound for the real plugins; the caller verifies the assignment.
+host ports, and anti-affinity between pods of a node. All other constraints are omitted. Its optimum is therefore a
+lower bound for the real plugins. The caller verifies the assignment.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ EXCLUSIVE_PLUGINS: Final = ("NodePorts", "InterPodAffinity")
 FIT: Final = "NodeResourcesFit"
 MAX_VARIABLES: Final = 400_000
 MAX_EXCLUSIVE: Final = 100
-"""Limit of pods with host ports or anti-affinity: each is compared with all others."""
+"""Limit of pods with host ports or anti-affinity: each pod is compared with all other pods."""
 ROUNDING: Final = 1e-6
 SMALL: Final = 2000
 PRICE_UNITS: Final = 10_000
@@ -36,7 +36,7 @@ MOVES_SECONDS: Final = 5.0
 
 
 def find_rejections(session: Session, pod: str, plugin: str = "") -> dict[str, str]:
-    """Return the nodes that the profile or one plugin rejects, and the rejecting plugin; none if a plugin raises."""
+    """Return the nodes that the profile or one plugin rejects, and the rejecting plugin, or none if a plugin raises."""
     try:
         return {row["node"]: row["plugin"] for row in session.filter(pod, plugin) if not row["fits"]}
     except PluginError:
@@ -62,7 +62,7 @@ class PackedItem(Struct, frozen=True):
 
 
 class PackingProblem(Struct, frozen=True):
-    """Pods and the free capacity of nodes; ``forced`` nodes are in use in any case."""
+    """Pods and the free capacity of nodes. ``forced`` nodes are in use in any case."""
 
     room: Mapping[str, Mapping[str, int]]
     items: Sequence[PackedItem]
@@ -100,7 +100,7 @@ def solve_packing(
     prices: Mapping[str, float] | None = None,
     max_moves: int | None = None,
 ) -> PackingSolution | None:
-    """Minimize the number of used nodes, then the number of moves; ``None`` without a solver, or if it is too large.
+    """Minimize the number of used nodes, then of moves. Return ``None`` without a solver, or if it is too large.
 
     With ``prices``, the price of the used nodes is minimized instead, and ``bound`` is the least number at that price.
     """
@@ -124,7 +124,7 @@ def solve_packing(
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     count = sum(solver.boolean_value(variable) for variable in is_used.values())
-    bound = count if status == cp_model.OPTIMAL else ceil(float(solver.best_objective_bound) - ROUNDING)
+    lower_bound = count if status == cp_model.OPTIMAL else ceil(float(solver.best_objective_bound) - ROUNDING)
     nodes = {key: name for (key, name), variable in on.items() if solver.boolean_value(variable)}
     # Of the assignments to so few nodes, one with few moves.
     model.add(sum(is_used.values()) <= count)
@@ -132,11 +132,11 @@ def solve_packing(
     second = _solver(MOVES_SECONDS, len(on))
     if second.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         nodes = {key: name for (key, name), variable in on.items() if second.boolean_value(variable)}
-    return PackingSolution(count, max(0, bound), nodes)
+    return PackingSolution(count, max(0, lower_bound), nodes)
 
 
 def find_fewest_moves(problem: PackingProblem, seconds: float = SOLVER_SECONDS) -> int | None:
-    """Return a lower bound for the moves after which all pods fit; ``None`` without a solver.
+    """Return a lower bound for the moves after which all pods fit, or ``None`` without a solver.
 
     Raise NoAssignment if it is proven that no assignment exists.
     """
@@ -200,7 +200,7 @@ def _solver(seconds: float, variables: int) -> Any:
 
 
 def model_packing(session: Session, movable: Sequence[Pod], forced: Collection[str] = ()) -> PackingProblem:
-    """Describe the nodes of a session and its movable pods; all other pods remain on their nodes."""
+    """Describe the nodes of a session and its movable pods. All other pods remain on their nodes."""
     infos = list(session.scheduler.cache.nodes)
     moving = {pod.uid for pod in movable}
     resources = {name for pod in movable for name in pod.requests} | {PODS}
@@ -221,7 +221,7 @@ def _requests(session: Session, pod: Pod) -> Mapping[str, int]:
 
 
 def _room(info: NodeInfo, moving: set[str], resources: Iterable[str], *, has_classes: bool) -> dict[str, int]:
-    """Return the capacity of a node for movable pods; an overcommitted node can at least keep its pods."""
+    """Return the capacity of a node for movable pods. An overcommitted node can at least keep its pods."""
     fixed = [pod for pod in info.pods.values() if pod.uid not in moving]
     room = {}
     for name in resources:
@@ -234,7 +234,7 @@ def _room(info: NodeInfo, moving: set[str], resources: Iterable[str], *, has_cla
 
 
 class _AllowedNodes:
-    """The nodes that the static plugins permit for a pod; equal pods are evaluated once."""
+    """The nodes that the static plugins permit for a pod. Equal pods are evaluated once."""
 
     def __init__(self, session: Session, names: Sequence[str]) -> None:
         self._session, self._names = session, names

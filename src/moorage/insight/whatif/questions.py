@@ -36,7 +36,7 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
 
 
 def template_pods(documents: Iterable[Document], *, source: str) -> list[dict[str, Any]]:
-    """Return the Pods and the templates of workloads; raise InputError if there is neither."""
+    """Return the Pods and the templates of workloads. Raise InputError if there is neither."""
     pods: list[dict[str, Any]] = []
     for document in documents:
         metadata, spec = _part(document, "metadata"), _part(document, "spec")
@@ -50,18 +50,18 @@ def template_pods(documents: Iterable[Document], *, source: str) -> list[dict[st
             head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, "name": name, "namespace": namespace}}
             pods.append({**head, "spec": _part(document, *template_path, "spec")})
     if not pods:
-        raise InputError(source, "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
+        raise InputError(source, "contains no Pod or workload", hint="use a Pod or a Deployment")
     return pods
 
 
 def _part(document: Document, *path: str) -> Mapping[str, Any]:
-    """Return an object inside a document; an empty one if it is missing."""
+    """Return an object inside a document, or an empty one if it is missing."""
     content: Any = document.content
     for number, key in enumerate(path, start=1):
         content = content.get(key) or {}
         if not isinstance(content, dict):
-            where = f"{document.title}, {'.'.join(path[:number])}"
-            raise InputError(where, f"{shortened(repr(content), 100)} is not an object")
+            location = f"{document.title}, {'.'.join(path[:number])}"
+            raise InputError(location, f"{shortened(repr(content), 100)} is not an object")
     return cast("Mapping[str, Any]", content)
 
 
@@ -75,7 +75,7 @@ def count_replicas(
         raise InputError("metadata", "not an object")
     metadata = {key: item for key, item in original_metadata.items() if key not in ("uid", "generateName")}
     name, namespace = str(metadata.get("name") or "pod"), str(metadata.get("namespace") or DEFAULT_NAMESPACE)
-    counted: dict[str, int] = {}
+    node_counts: dict[str, int] = {}
     message = ""
     with session.branch():
         for number in range(most):
@@ -88,8 +88,8 @@ def count_replicas(
             if not attempt.node:
                 message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
                 break
-            counted[attempt.node] = counted.get(attempt.node, 0) + 1
-    return ReplicaCapacity(name, sum(counted.values()), counted, message)
+            node_counts[attempt.node] = node_counts.get(attempt.node, 0) + 1
+    return ReplicaCapacity(name, sum(node_counts.values()), node_counts, message)
 
 
 def compare_decisions(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:

@@ -64,12 +64,12 @@ ARRIVAL_INTERVAL: Final = 0.001
 class Session:
     """A cluster in which changes and placements can be tried out. Close it, or use it in a ``with`` block.
 
-    With ``honours_nominations``, nominated nodes are reserved for their pods, as in a live cluster.
+    With ``honors_nominations``, nominated nodes are reserved for their pods, as in a live cluster.
     """
 
-    def __init__(self, documents: Iterable[Document], policy: Policy, *, honours_nominations: bool = True) -> None:
+    def __init__(self, documents: Iterable[Document], policy: Policy, *, honors_nominations: bool = True) -> None:
         self.given_policy = policy
-        self.honours_nominations = honours_nominations
+        self.honors_nominations = honors_nominations
         self.policy = search_all_nodes(policy)
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
@@ -82,7 +82,7 @@ class Session:
         self._undo: list[Callable[[], None]] = []
         self._steps: list[int] = []
         """The position in ``_undo`` at which each step began."""
-        if not honours_nominations:
+        if not honors_nominations:
             for pod in self.objects.given.waiting:
                 self.scheduler.queue.nominator.remove(pod)
 
@@ -105,8 +105,8 @@ class Session:
         from moorage.insight.whatif.sources import load_session_cluster, load_session_policy
 
         policy = load_session_policy(config, plugins, feature_gates)
-        loaded = load_session_cluster(cluster, str(snapshot), str(kubeconfig), context)
-        return cls(loaded.documents, policy, honours_nominations=loaded.honours_nominations)
+        loaded_cluster = load_session_cluster(cluster, str(snapshot), str(kubeconfig), context)
+        return cls(loaded_cluster.documents, policy, honors_nominations=loaded_cluster.honors_nominations)
 
     async def _start_scheduler(self) -> OfflineScheduler[DiscardingApi]:
         tuning = Tuning(effects=REVOCABLE_EFFECTS)
@@ -130,7 +130,7 @@ class Session:
         self.close()
 
     def pod(self, key: str) -> Pod:
-        """Find a pod by ``namespace/name``; raise InputError with a suggestion if it does not exist."""
+        """Find a pod by ``namespace/name``. Raise InputError with a suggestion if it does not exist."""
         namespace, _, name = key.rpartition("/")
         target = ObjectId("Pod", namespace or "default", name)
         pod = self.objects.find(target)
@@ -152,12 +152,12 @@ class Session:
     def filter(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
         """Filter all nodes for a pod, by the entire profile or by one of its plugins.
 
-        Return one row per node: node, fits, plugin, code, reason. A placed pod is filtered as if it were pending.
+        Return one row per node: node, fits, plugin, code, reason. A placed pod is filtered like a pending pod.
         """
         return self._make_rows(filter_rows, pod, plugin)
 
     def score(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
-        """Score the feasible nodes for a pod, by the entire profile or by one of its plugins; the best node is first.
+        """Score the feasible nodes for a pod, by the entire profile or by one of its plugins. The best node is first.
 
         Return one row per node: node, total, and the score of each plugin; for one plugin: weighed, normalized and raw.
         """
@@ -166,15 +166,15 @@ class Session:
     def _make_rows(
         self, make: Callable[[ProfileRunner, Pod, str], Rows], pod: Pod | str | Content, plugin: str
     ) -> Rows:
-        async def work(waiting: Pod) -> Rows:
-            with self.scheduler.lift_holds(waiting):
-                return make(self.find_runner(waiting), waiting, plugin)
+        async def work(pending_pod: Pod) -> Rows:
+            with self.scheduler.lift_holds(pending_pod):
+                return make(self.find_runner(pending_pod), pending_pod, plugin)
 
         with self.branch():
-            waiting = self._resolve(pod)
-            if placed := self.scheduler.cache.pod(waiting.uid):
-                waiting = self.unplace(placed)
-            return self._runner.run(work(waiting))
+            pending_pod = self._resolve(pod)
+            if placed := self.scheduler.cache.pod(pending_pod.uid):
+                pending_pod = self.unplace(placed)
+            return self._runner.run(work(pending_pod))
 
     def _resolve(self, pod: Pod | str | Content) -> Pod:
         """Find a pod by name, or create it from a manifest if it does not exist."""
@@ -192,7 +192,7 @@ class Session:
         return self.pod(target.key)
 
     def find_runner(self, pod: Pod) -> ProfileRunner:
-        """Return the profile of a pod; raise InputError if no profile has its schedulerName."""
+        """Return the profile of a pod. Raise InputError if no profile has its schedulerName."""
         runner = self.scheduler.runners.get(pod.scheduler_name)
         if runner is None:
             names = sorted(self.scheduler.runners)
@@ -222,7 +222,7 @@ class Session:
             self._steps.pop()
 
     def undo(self) -> None:
-        """Undo the last edit or placement; raise InputError if the session has no changes."""
+        """Undo the last edit or placement. Raise InputError if the session has no changes."""
         if not self._steps:
             raise InputError("undo", "nothing to undo")
         self.roll_back(self._steps[-1])
@@ -233,7 +233,7 @@ class Session:
             self._steps.append(mark)
 
     def apply(self, *edits: Edit) -> None:
-        """Apply edits to the cluster; raise InputError and change nothing if one of them is invalid."""
+        """Apply edits to the cluster. Raise InputError and change nothing if one of them is invalid."""
         mark = self.mark()
         try:
             for edit in edits:
@@ -269,41 +269,45 @@ class Session:
 
     def _deliver(self, before: KubeObject | None, after: KubeObject | None) -> None:
         self._offline.apply(before, after)
-        if isinstance(after, Pod) and not self.honours_nominations:
+        if isinstance(after, Pod) and not self.honors_nominations:
             self.scheduler.queue.nominator.remove(after)
 
     def unplace(self, pod: Pod) -> Pod:
-        """Remove a pod from its node, as if it had never been placed; return the pending pod."""
+        """Remove a pod from its node, as if it had never been placed. Return the pending pod."""
         metadata = replace(pod.metadata, deletion_timestamp=None)
-        waiting = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))
+        pending_pod = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))
         self._report(pod, None)
-        self._report(None, waiting)
-        return waiting
+        self._report(None, pending_pod)
+        return pending_pod
 
     def try_pod(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod and undo the placement; ``preempts=False`` skips preemption."""
+        """Try a pod and undo the placement. ``preempts=False`` skips preemption."""
         with self.branch():
             return self.place(pod, in_detail=in_detail, preempts=preempts)
 
     def place(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod; if it fits, it remains on its node until the branch ends, or until :meth:`undo`."""
+        """Try a pod. If it fits, it remains on its node until the branch ends, or until :meth:`undo`."""
         mark = self.mark()
-        waiting = self._resolve(pod)
-        if placed := self.scheduler.cache.pod(waiting.uid):
+        pending_pod = self._resolve(pod)
+        if placed := self.scheduler.cache.pod(pending_pod.uid):
             hint = "call undo() to undo a placement, or unplace() to remove any pod from its node"
-            raise InputError(f"Pod {waiting.key}", f"already on node {placed.node_name}", hint=hint)
-        if waiting.is_terminating:
-            raise InputError(f"Pod {waiting.key}", "the pod is being deleted")
-        runner = self.find_runner(waiting)
-        gates = tuple(status for plugin in runner.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+            raise InputError(f"Pod {pending_pod.key}", f"already on node {placed.node_name}", hint=hint)
+        if pending_pod.is_terminating:
+            raise InputError(f"Pod {pending_pod.key}", "the pod is being deleted")
+        runner = self.find_runner(pending_pod)
+        gates = tuple(
+            status for plugin in runner.profile.pre_enqueue if (status := _gate(plugin, pending_pod)) is not None
+        )
         groups = self.scheduler.cache.groups
-        if not gates and groups is not None and waiting.group_key and groups.find_root(waiting) is None:
+        if not gates and groups is not None and pending_pod.group_key and groups.find_root(pending_pod) is None:
             # The queue holds it back without calling any plugin.
             gates = (
-                Status.unresolvable(f"its pod group {waiting.group_key}, or a parent of that group, does not exist"),
+                Status.unresolvable(
+                    f"its pod group {pending_pod.group_key}, or a parent of that group, does not exist"
+                ),
             )
         self._attempts.describe_nodes(in_detail)
-        attempt = self._runner.run(self._attempt(waiting, runner, gates, preempts))
+        attempt = self._runner.run(self._attempt(pending_pod, runner, gates, preempts))
         self._end_step(mark)
         return attempt
 
@@ -323,7 +327,7 @@ class Session:
         return Attempt(decision, result, gates)
 
     def groups(self) -> PodGroups:
-        """Return the pod groups; raise InputError if the feature gate is off."""
+        """Return the pod groups. Raise InputError if the feature gate is off."""
         groups = self.scheduler.cache.groups
         if groups is None:
             raise InputError("PodGroup", "pod groups are disabled", hint="pass --feature-gates GenericWorkload=true")
@@ -335,7 +339,7 @@ class Session:
             return self.place_group(key, in_detail=in_detail, preempts=preempts)
 
     def place_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
-        """Try a pod group; if it fits, its members remain on their nodes until the branch ends."""
+        """Try a pod group. If it fits, its members remain on their nodes until the branch ends."""
         queued = self.queued_group(key)
         if queued is None:
             return GroupOutcome()
@@ -349,7 +353,7 @@ class Session:
         return outcome
 
     def queued_group(self, key: str) -> QueuedPodGroupInfo | None:
-        """Return the pending members as the queue would; ``None`` if no member is pending."""
+        """Return the pending members as the queue would, or ``None`` if no member is pending."""
         groups = self.groups()
         group = groups.group(key)
         if group is None:
@@ -385,13 +389,13 @@ class Session:
 
 
 def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
-    """Return the status with which a PreEnqueue plugin rejects a pod; an exception is treated as a rejection."""
+    """Return the status with which a PreEnqueue plugin rejects a pod. An exception is treated as a rejection."""
     status = call_pre_enqueue(plugin, pod)
     return None if status is None else status.by(plugin.name)
 
 
 class LastAttempt(AttemptLog):
-    """Keeps the search result of the last attempt; node details are optional."""
+    """Keeps the search result of the last attempt. Node details are optional."""
 
     def __init__(self) -> None:
         super().__init__(with_nodes=False)

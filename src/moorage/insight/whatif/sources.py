@@ -48,22 +48,22 @@ class ClusterSource(Struct, frozen=True):
 
 
 class LoadedCluster(Struct, frozen=True):
-    """The objects of a cluster; ``note`` is shown to the user."""
+    """The objects of a cluster. ``note`` is shown to the user."""
 
     documents: list[Document]
     note: str = ""
-    honours_nominations: bool = True
+    honors_nominations: bool = True
     namespace: str = "default"
     config: str = ""
     """The configuration of the scheduler that runs in a live cluster, if it is known."""
     config_source: str = ""
     """The source of the configuration of a live cluster, or the assumed configuration."""
     taken_at: float | None = None
-    """When the state was read, in seconds since 1970; ``None`` for files."""
+    """When the state was read, in seconds since 1970, or ``None`` for files."""
 
     def session(self, policy: Policy) -> Session:
         """Open a session on it."""
-        return Session(self.documents, policy, honours_nominations=self.honours_nominations)
+        return Session(self.documents, policy, honors_nominations=self.honors_nominations)
 
 
 def find_implied_gates(documents: Iterable[Document]) -> list[str]:
@@ -90,11 +90,11 @@ def _no_progress(_kind: str, _done: int, _total: int) -> None:
 def load_cluster(
     source: ClusterSource, *, stdin: TextIO | None = None, progress: "ShowReading" = _no_progress
 ) -> LoadedCluster:
-    """Read the cluster; raise InputError if the source is invalid."""
+    """Read the cluster. Raise InputError if the source is invalid."""
     source.check()
     if source.files:
         documents = list(read_files(source.files, stdin=stdin))
-        return LoadedCluster(documents, describe_unknown_fields(documents), honours_nominations=False)
+        return LoadedCluster(documents, describe_unknown_fields(documents), honors_nominations=False)
     if source.snapshot:
         contents, facts = read_snapshot(source.snapshot)
         age = facts.age(time())
@@ -104,9 +104,9 @@ def load_cluster(
         return LoadedCluster(documents, note, taken_at=facts.taken_at)
     read, namespace, server = read_server(source, progress=progress)
     note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
-    assumed = f"using the scheduler's configuration in the ConfigMap {read.config_source}"
+    assumed = f"using the scheduler's configuration in {read.config_source}"
     if not read.config:
-        assumed = f"assuming kube-scheduler's default profile, because {read.config_source}"
+        assumed = f"using kube-scheduler's default configuration, because {read.config_source}"
     documents = list(to_documents(read.contents, source=server))
     config = complete_config(read.config)
     return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed, taken_at=time())
@@ -147,7 +147,7 @@ def read_server(
     all_fields: bool = False,
     progress: "ShowReading" = _no_progress,
 ) -> tuple["ReadCluster", str, str]:
-    """Read a live cluster; return it, the namespace of the context, and the server."""
+    """Read a live cluster. Return it, the namespace of the context, and the server."""
     # Commands that read files do not import the reader.
     from moorage.insight.snapshots.cluster_reader import read_cluster
 
@@ -167,7 +167,7 @@ def read_server(
 
 
 def load_session_policy(config: str | Path, plugins: Iterable[type[Plugin] | str], feature_gates: str) -> Policy:
-    """Return the policy of a session; ``config`` is a file, or its text if it has several lines."""
+    """Return the policy of a session. ``config`` is a file, or its text if it has several lines."""
     extra = Registry()
     for plugin in plugins:
         if isinstance(plugin, str):
@@ -183,13 +183,18 @@ def load_session_policy(config: str | Path, plugins: Iterable[type[Plugin] | str
 def load_session_cluster(
     cluster: Sequence[str | Path | Content], snapshot: str, kubeconfig: str, context: str
 ) -> LoadedCluster:
-    """Load files, objects, a snapshot, or else the live cluster; notes on it are logged."""
+    """Load files, objects, a snapshot, or else the live cluster. Notes on it are logged."""
     files = [str(Path(item).expanduser()) for item in cluster if isinstance(item, str | Path)]
     objects = [*to_documents([item for item in cluster if not isinstance(item, str | Path)], source="the objects")]
     if objects and not (files or snapshot or kubeconfig or context):
-        return LoadedCluster(objects, honours_nominations=False)
+        return LoadedCluster(objects, honors_nominations=False)
     kubeconfig_file = str(Path(kubeconfig).expanduser()) if kubeconfig else ""
-    loaded = load_cluster(ClusterSource(files, snapshot, kubeconfig_file, context))
-    if loaded.note:
-        log.warning("cluster loaded", note=loaded.note)
-    return LoadedCluster([*loaded.documents, *objects], loaded.note, loaded.honours_nominations, loaded.namespace)
+    loaded_cluster = load_cluster(ClusterSource(files, snapshot, kubeconfig_file, context))
+    if loaded_cluster.note:
+        log.warning("cluster loaded", note=loaded_cluster.note)
+    return LoadedCluster(
+        [*loaded_cluster.documents, *objects],
+        loaded_cluster.note,
+        loaded_cluster.honors_nominations,
+        loaded_cluster.namespace,
+    )

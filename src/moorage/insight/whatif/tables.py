@@ -22,7 +22,7 @@ Rows: TypeAlias = list[dict[str, Any]]
 def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Return for every node whether it fits, by one plugin or by the first of the profile that rejects it."""
     if plugin:
-        statuses = _statuses_by(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
+        statuses = _filter_statuses(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
     else:
         result = runner.filtering.find(pod, EVERY_NODE)
         statuses = {
@@ -79,8 +79,8 @@ def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], ve
     return candidates[name]
 
 
-def _statuses_by(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:
-    """Evaluate one plugin alone, PreFilter and Filter; accepted rows are omitted."""
+def _filter_statuses(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:
+    """Evaluate one plugin alone, PreFilter and Filter. Accepted rows are omitted."""
     nodes, state = runner.cache.nodes, CycleState()
     statuses: dict[int, Status] = {}
     if isinstance(plugin, PreFilterPlugin):

@@ -2,22 +2,44 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.whatif.changes import find_named_kind
-from moorage.insight.whatif.edits import CreateObject, ObjectId
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, Operation, PatchObject, append
 from moorage.insight.whatif.objects import missing
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.codec import convert
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.selectors import LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+from moorage.kube.api.selectors import (
+    NODE_NAME_FIELD,
+    LabelMatcher,
+    LabelSelector,
+    label_matcher,
+    label_set_matcher,
+)
+from moorage.kube.api.storage import StorageClass, find_default_class
+from moorage.kube.patches import json_patch
 
 WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "PodGroup")
+EXPLAINED: Final = (*WORKLOADS, "DaemonSet", "CronJob")
+"""Workloads that can be explained, but not planned: their pods belong to a node, or do not exist yet."""
 MAX_PODS: Final = 100_000
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+DAEMON_TOLERATIONS: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim from a template: the name of the claim in the pod."""
 
 
 class NamedWorkload(Struct, frozen=True):
@@ -28,14 +50,21 @@ class NamedWorkload(Struct, frozen=True):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The spec of the workload."""
-        spec: dict[str, Any] = self.content.get("spec") or {}
-        return spec
+        """The spec of the workload; of the jobs that a cron job creates."""
+        content: dict[str, Any] = self.content
+        for step in self.path[:-1]:
+            content = content.get(step) or {}
+        return content
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The path of the pod template."""
+        return ("spec", *(("jobTemplate", "spec") if self.id.kind == "CronJob" else ()), "template")
 
     @property
     def wanted(self) -> int:
         """The number of pods that run in parallel."""
-        if self.id.kind == "Job":
+        if self.id.kind in ("Job", "CronJob"):
             parallel = int(self.spec.get("parallelism", 1))
             return min(parallel, int(self.spec.get("completions") or parallel))
         return int(self.spec.get("replicas", 1))
@@ -60,12 +89,14 @@ class NamedWorkload(Struct, frozen=True):
         return label_matcher(convert(LabelSelector, selector)) if selector else label_set_matcher(labels)
 
 
-def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload | None:
-    """Find a workload such as ``deployment/web``; return ``None`` if the text names a pod."""
+def find_workload(
+    session: Session, text: str, namespace: str, *, kinds: tuple[str, ...] = WORKLOADS
+) -> NamedWorkload | None:
+    """Find a workload such as ``deployment/web``. Return ``None`` if the text names a pod."""
     word, slash, name = text.partition("/")
-    kind = find_named_kind(word, WORKLOADS) if slash else None
+    kind = find_named_kind(word, kinds) if slash else None
     if kind is None:
-        _check_is_pod(session, text)
+        _check_is_pod(session, text, kinds)
         return None
     target = ObjectId(kind.name, namespace, name)
     targets = [ObjectId.of(content) for content in session.objects.contents() if content.get("kind") == kind.name]
@@ -74,21 +105,25 @@ def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload 
     return NamedWorkload(target, session.objects.content(target))
 
 
-def _check_is_pod(session: Session, text: str) -> None:
+def _check_is_pod(session: Session, text: str, workloads: tuple[str, ...]) -> None:
     """Raise InputError for other kinds and unknown namespaces, unless a namespace has the name of the kind."""
     word, slash, name = text.partition("/")
     target = ObjectId("Pod", word, name)
     if not slash or word == "pod" or target in session.objects:
         return
     kind = find_named_kind(word, [name for name in BY_NAME if name != "Pod"])
-    kinds = ", ".join(sorted(kinds.lower() for kinds in WORKLOADS))
+    kinds = ", ".join(sorted(kinds.lower() for kinds in workloads))
     if kind is not None:
         hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {kinds}"
         raise InputError(text, f"a {kind.name} cannot be scheduled", hint=hint)
     pods = session.objects.known("Pod")
     error = missing(target, (pod.key for pod in pods))
-    if not error.hint and all(pod.namespace != word for pod in pods):
-        raise InputError(error.where, error.problem, hint=f"{word} is read as a namespace; kinds are {kinds}")
+    namesake = error.hint if name in {pod.name for pod in pods} else ""
+    if all(pod.namespace != word for pod in pods) and not error.hint.startswith("did you mean"):
+        hint = (
+            did_you_mean(word, [name.lower() for name in WORKLOADS]) or namesake or f"use one of these kinds: {kinds}"
+        )
+        raise InputError(text, f"{word!r} is neither a workload kind nor a namespace with pods", hint=hint)
 
 
 def check_pod_count(title: str, pod_count: int) -> None:
@@ -110,7 +145,7 @@ def belongs_to_workload(pod: Pod, workload: NamedWorkload) -> bool:
 
 
 def create_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
-    """Create the group and the pods of a Job with gang scheduling; none if groups are disabled."""
+    """Create the group and the pods of a Job with gang scheduling. Create nothing if groups are disabled."""
     scheduling = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
     if not scheduling or session.scheduler.cache.groups is None:
         return []
@@ -146,8 +181,84 @@ def create_workload_pod(
         if target not in session.objects:
             head = {"apiVersion": "v1", "kind": target.kind}
             claim_metadata = {"name": target.name, "namespace": target.namespace}
-            session.apply(CreateObject({**head, "metadata": claim_metadata, "spec": claim.get("spec") or {}}))
+            claim_spec = _with_default_class(session, claim.get("spec") or {})
+            session.apply(CreateObject({**head, "metadata": claim_metadata, "spec": claim_spec}))
         source = {"name": volume, "persistentVolumeClaim": {"claimName": target.name}}
         spec["volumes"] = [*(item for item in spec.get("volumes") or () if item.get("name") != volume), source]
     session.apply(CreateObject({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
-    return f"{workload.id.namespace}/{name}"
+    key = f"{workload.id.namespace}/{name}"
+    session.apply(*make_template_claims(session, session.pod(key)).edits)
+    return key
+
+
+def _with_default_class(session: Session, claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Set the default storage class of the cluster in the spec of a claim without a class, as admission does."""
+    default = find_default_class(session.scheduler.objects[StorageClass].list())
+    return {**({"storageClassName": default} if default else {}), **claim}
+
+
+def create_daemon_pod(session: Session, workload: NamedWorkload, number: int, node: str) -> str:
+    """Create the pod of a daemon set for one node, with the affinity and the tolerations that the controller adds."""
+    spec = (workload.spec.get("template") or {}).get("spec") or {}
+    field = {"matchFields": [{"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}]}
+    affinity = copy.deepcopy(spec.get("affinity") or {})
+    required = affinity.setdefault("nodeAffinity", {}).setdefault(REQUIRED, {})
+    # The controller replaces the field requirements of every term.
+    terms: list[dict[str, Any]] = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [{**term, **field} for term in terms]
+    daemon_tolerations = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in DAEMON_TOLERATIONS]
+    tolerations = [*(spec.get("tolerations") or ()), *daemon_tolerations]
+    return create_workload_pod(session, workload, number, {"affinity": affinity, "tolerations": tolerations})
+
+
+class TemplateClaims(NamedTuple):
+    """The resource claims of a pod that do not exist yet, and their templates."""
+
+    edits: list[Edit]
+    """Creates the claims, and names them in the status of the pod."""
+    templates: dict[ObjectId, ObjectId]
+    """The template of each claim."""
+
+
+def find_template_claims(session: Session, pods: AbstractSet[str]) -> dict[ObjectId, ObjectId]:
+    """Find the claims of pods that were created from templates, with their templates."""
+    found: dict[ObjectId, ObjectId] = {}
+    for pod in (session.pod(key) for key in pods if ObjectId("Pod", *key.split("/")) in session.objects):
+        templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
+        for item in pod.status.resource_claim_statuses:
+            if item.resource_claim_name and (template := templates.get(item.name)):
+                claim = ObjectId("ResourceClaim", pod.namespace, item.resource_claim_name)
+                found[claim] = ObjectId("ResourceClaimTemplate", pod.namespace, template)
+    return found
+
+
+def make_template_claims(session: Session, pod: Pod) -> TemplateClaims:
+    """Create the resource claims that the claim controller of Kubernetes would create for a pod."""
+    target, made = ObjectId("Pod", pod.namespace, pod.name), {item.name for item in pod.status.resource_claim_statuses}
+    edits, templates, statuses = list[Edit](), dict[ObjectId, ObjectId](), list[dict[str, str]]()
+    for entry in pod.spec.resource_claims:
+        template = ObjectId("ResourceClaimTemplate", pod.namespace, entry.resource_claim_template_name or "")
+        if entry.name in made or template not in session.objects:
+            continue
+        claim, number = ObjectId("ResourceClaim", pod.namespace, f"{pod.name}-{entry.name}"), 1
+        while claim in session.objects:
+            claim, number = claim._replace(name=f"{pod.name}-{entry.name}-{number}"), number + 1
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        metadata = {
+            "name": claim.name,
+            "namespace": claim.namespace,
+            "annotations": {MADE_FOR: entry.name},
+            "ownerReferences": [owner],
+        }
+        spec = (session.objects.content(template).get("spec") or {}).get("spec") or {}
+        head = {"apiVersion": BY_NAME[claim.kind].api_version, "kind": claim.kind, "metadata": metadata}
+        edits.append(CreateObject({**head, "spec": copy.deepcopy(spec)}))
+        templates[claim] = template
+        statuses.append({"name": entry.name, "resourceClaimName": claim.name})
+    if statuses:
+        content, operations = session.objects.content(target), list[Operation]()
+        for status in statuses:
+            operations.append(append(content, ("status", "resourceClaimStatuses"), status))
+            content = json_patch(content, operations[-1:])
+        edits.append(PatchObject(target, tuple(operations), api_version="v1"))
+    return TemplateClaims(edits, templates)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.common.errors import MoorageError
-from moorage.insight.explain.subject import Remedy, Subject
+from moorage.insight.explain.subject import LAST_RESORT, Remedy, Subject
 from moorage.insight.whatif.attempts import Attempt
 from moorage.insight.whatif.edits import EditConfig, Operation, pointer, put, remove
 from moorage.insight.whatif.session import Session
@@ -47,7 +48,7 @@ def disable_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
         operations = _without(profile.get("plugins") or {}, ("profiles", number, "plugins"), plugin, view)
         text = f"Disable the plugin {plugin} in the profile {profile['schedulerName']}"
         if (offer := _offer(subject, text, operations)) is not None:
-            yield offer
+            yield replace(offer, cost=3 * LAST_RESORT)
             return
 
 
@@ -87,11 +88,13 @@ def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
         return None
     subject.limits.spend()
     try:
-        changed = json_patch(completed_view(old_policy.config), list(edit.operations))
-        policy = load_policy(old_policy.registry, msgspec.json.encode(changed).decode(), features=old_policy.features)
-        honours = subject.session.honours_nominations
+        new_config = json_patch(completed_view(old_policy.config), list(edit.operations))
+        policy = load_policy(
+            old_policy.registry, msgspec.json.encode(new_config).decode(), features=old_policy.features
+        )
+        honors = subject.session.honors_nominations
         documents = to_documents(contents, source="the cluster")
-        with Session(documents, policy, honours_nominations=honours) as session:
+        with Session(documents, policy, honors_nominations=honors) as session:
             session.apply(*subject.base)
             attempt = session.place(subject.key, preempts=subject.preempts)
             if subject.only_node:

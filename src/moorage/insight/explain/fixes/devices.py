@@ -5,12 +5,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Subject, drop_from_containers, fix
+from moorage.insight.explain.subject import (
+    LAST_RESORT,
+    RELUCTANT,
+    Draft,
+    ProposedChange,
+    Subject,
+    drop_from_containers,
+    fix,
+)
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId
+from moorage.insight.whatif.workload_pods import make_template_claims
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.quantity import format_nanos, nano_value
 
 MAX_TRIED: Final = 8
+_NO_EDIT: Final[Edit | None] = None
 ATTRIBUTE: Final = re.compile(r"""attributes\[[^]]+\]\.(\w+)\s*==\s*(["'])([^"']*)\2""")
 """Selectors that compare an attribute: ``device.attributes["x"].model == "a100"``."""
 CAPACITY: Final = re.compile(r"""capacity\[[^]]+\]\.(\w+)\D*?quantity\((["'])([^"']+)\2\)""")
@@ -38,6 +48,30 @@ def correct_names(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
                 text = f"Change the device class of request {label} of the claim {target.name} from {old} to {name}"
                 existing = f" (existing classes: {', '.join(classes[:MAX_TRIED])})" if len(classes) > 1 else ""
                 yield ProposedChange("claim", f"{text}{existing}", [edit], -1 if intended else 1)
+
+
+def name_template(subject: Subject) -> Iterator[tuple[str, str, list[Edit]]]:
+    """Correct the name of a claim template that does not exist, or create it; with the claims that follow."""
+    objects, session, namespace = subject.session.objects, subject.session, subject.pod.namespace
+    names = [target.name for target in objects.known("ResourceClaimTemplate") if target.namespace == namespace]
+    for index, use in enumerate(subject.pod.spec.resource_claims):
+        name, edit = use.resource_claim_template_name, _NO_EDIT
+        if not name or name in names:
+            continue
+        if intended := find_intended(name, names) or (names[0] if len(names) == 1 else ""):
+            path = ("spec", "resourceClaims", index, "resourceClaimTemplateName")
+            edit, text = subject.draft().put(path, intended).edit(), f"from {name}, which does not exist, to {intended}"
+            text = f"Change the claim template of its claim {use.name} {text}"
+        elif classes := objects.known("DeviceClass"):
+            request = {"name": use.name, "exactly": {"deviceClassName": classes[0].name}}
+            head = {"apiVersion": BY_NAME["ResourceClaimTemplate"].api_version, "kind": "ResourceClaimTemplate"}
+            metadata = {"name": name, "namespace": namespace}
+            edit = CreateObject({**head, "metadata": metadata, "spec": {"spec": {"devices": {"requests": [request]}}}})
+            text = f"Create the claim template {name} with a request for a device of the class {classes[0].name}"
+        if edit is not None:
+            with session.branch():
+                session.apply(*subject.base, edit)
+                yield "claim", text, [edit, *make_template_claims(session, session.pod(subject.key)).edits]
 
 
 @fix()
@@ -70,9 +104,9 @@ def correct_selectors(subject: Subject, _rows: list[int]) -> Iterator[ProposedCh
                         draft = Draft(target, objects.content(target), must_replace=True)
                         new = f"{expression[:start]}{value}{expression[end:]}"
                         edit = draft.put((*path, "selectors", number, "cel", "expression"), new).edit()
-                        where = f"the selector of request {label} of the claim {target.name}"
+                        location = f"the selector of request {label} of the claim {target.name}"
                         have = f" (devices have {', '.join(values[:MAX_TRIED])})"
-                        text = f"Change {name} from {old} to {value} in {where}{have}"
+                        text = f"Change {name} from {old} to {value} in {location}{have}"
                         yield ProposedChange("claim", text, [edit], 1)
 
 
@@ -127,22 +161,60 @@ def _requests(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], 
             yield (*path, "firstAvailable", number), option, f"{request.get('name')}/{option.get('name')}"
 
 
+@fix(limit=2)
+def tolerate_devices(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove the taints of a device, or tolerate them in the claims."""
+    objects = subject.session.objects
+    tainted = [
+        (target, index, device, content["spec"].get("nodeName"))
+        for target in objects.known("ResourceSlice")
+        for content in [objects.content(target)]
+        for index, device in enumerate((content.get("spec") or {}).get("devices") or ())
+        if any(taint.get("effect") != "None" for taint in device.get("taints") or ())
+    ]
+    for target, index, device, node in tainted[:MAX_TRIED]:
+        names = " and ".join(_taint_text(taint) for taint in device["taints"])
+        draft = Draft(target, objects.content(target)).remove("spec", "devices", index, "taints")
+        location = f"the device {device['name']}{f' of node {node}' if node else ''}"
+        text = f"Repair {location}: its driver then removes the taint {names}"
+        yield ProposedChange("claim", text, [draft.edit()], 2)
+    taints = {
+        (item["key"], item.get("value", ""), item["effect"]) for _, _, device, _ in tainted for item in device["taints"]
+    }
+    for key, value, effect in sorted(taints)[:MAX_TRIED]:
+        edits: list[Edit] = []
+        toleration = {"key": key, "operator": "Equal" if value else "Exists", "effect": effect}
+        toleration |= {"value": value} if value else {}
+        for target in _device_claims(subject):
+            draft = Draft(target, objects.content(target), must_replace=True)
+            for path, _, _ in _requests(objects.content(target)):
+                draft.append((*path, "tolerations"), [toleration])
+            edits.append(draft.edit())
+        text = f"Tolerate the taint {_taint_text(toleration)} of devices in the claim"
+        yield ProposedChange("claim", text, edits, RELUCTANT)
+
+
+def _taint_text(taint: dict[str, Any]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
 @fix()
 def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the fewest resource claims."""
     claims = subject.content.get("spec", {}).get("resourceClaims") or []
 
-    def edits_for(selected: Sequence[int]) -> list[Edit]:
+    def make_edits(selected: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
         for index in sorted(selected, reverse=True):
             drop_from_containers(draft, ("resources", "claims"), claims[index].get("name"))
             draft.remove("spec", "resourceClaims", index)
         return [draft.edit()]
 
-    removable = subject.fewest(list(range(len(claims))), edits_for)
+    removable = subject.fewest(list(range(len(claims))), make_edits)
     if removable is not None:
         names = " and ".join(str(claims[index].get("name")) for index in removable)
-        yield ProposedChange("claim", f"Remove the claim {names}", edits_for(removable), LAST_RESORT)
+        yield ProposedChange("claim", f"Remove the claim {names}", make_edits(removable), LAST_RESORT)
 
 
 @fix()
@@ -154,17 +226,17 @@ def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
         for path, description in _demands(subject.session.objects.content(target))
     ]
 
-    def edits_for(selected: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
+    def make_edits(selected: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
         drafts: dict[ObjectId, Draft] = {}
         for target, path, _ in reversed(selected):
             content = subject.session.objects.content(target)
             drafts.setdefault(target, Draft(target, content, must_replace=True)).remove(*path)
         return [draft.edit() for draft in drafts.values()]
 
-    removable = subject.fewest(paths, edits_for)
+    removable = subject.fewest(paths, make_edits)
     if removable is not None:
         description = " and ".join(f"{text} of the claim {target.name}" for target, _, text in removable)
-        yield ProposedChange("claim", f"Remove {description}", edits_for(removable), 2)
+        yield ProposedChange("claim", f"Remove {description}", make_edits(removable), 2)
 
 
 def _device_claims(subject: Subject) -> Iterator[ObjectId]:
@@ -199,12 +271,12 @@ def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
             if count < 2:
                 continue
 
-            def edits_for(device_count: int, index: int = index, target: ObjectId = target) -> list[Edit]:
+            def make_edits(device_count: int, index: int = index, target: ObjectId = target) -> list[Edit]:
                 draft = Draft(target, subject.session.objects.content(target), must_replace=True)
                 return [draft.put(("spec", "devices", "requests", index, "exactly", "count"), device_count).edit()]
 
-            largest = subject.largest(1, count, edits_for, count - 1)
+            largest = subject.largest(1, count, make_edits, count - 1)
             if largest is not None:
-                where = f"the request {request['name']} of the claim {target.name}"
-                text = f"Request {largest} instead of {count} devices in {where}"
-                yield ProposedChange("claim", text, edits_for(largest), 1)
+                location = f"the request {request['name']} of the claim {target.name}"
+                text = f"Request {largest} instead of {count} devices in {location}"
+                yield ProposedChange("claim", text, make_edits(largest), 1)

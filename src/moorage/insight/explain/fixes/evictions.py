@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import shortage
 from moorage.insight.explain.obstacles import list_short_resources
-from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Remedy, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
 from moorage.kube.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.kube.api.pod import Pod
@@ -36,17 +36,17 @@ SYSTEM_CLASSES: Final = "system-"
 
 @fix()
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Delete one pod if that is sufficient, or else the fewest of one node; disruption budgets are respected."""
+    """Delete one pod if that is sufficient, or else the fewest of a node. Disruption budgets are respected."""
     curable = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     yield from _delete_from(subject, ranked)
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
 
-        def concerns(neighbour: Pod) -> bool:
-            affinity, own_affinity = neighbour.spec.affinity, subject.pod.spec.affinity
+        def concerns(neighbor: Pod) -> bool:
+            affinity, own_affinity = neighbor.spec.affinity, subject.pod.spec.affinity
             has_anti = affinity is not None and affinity.pod_anti_affinity is not None
-            return has_anti or neighbour.namespace == subject.pod.namespace or own_affinity is not None
+            return has_anti or neighbor.namespace == subject.pod.namespace or own_affinity is not None
 
         candidates = (pod for info in subject.nodes for pod in _others(subject, info) if concerns(pod))
         for pod in list_deletable(subject, candidates)[:MAX_PODS]:
@@ -55,7 +55,7 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
 
 @fix()
 def delete_from(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
-    """Delete the fewest pods of one node; disruption budgets are respected."""
+    """Delete the fewest pods of a node. Disruption budgets are respected."""
     return _delete_from(subject, rows)
 
 
@@ -99,7 +99,8 @@ def list_deletable(subject: Subject, pods: Iterable[Pod]) -> list[Pod]:
     def importance(pod: Pod) -> tuple[bool, int, int, str]:
         return not pod.is_terminating, pod.priority, pod.requests.get("cpu", 0), pod.key
 
-    budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
+    scheduler = subject.session.scheduler
+    budgets = Budgets(scheduler.objects[PodDisruptionBudget], scheduler.services.features)
     _, unprotected = budgets.split(sorted((pod for pod in pods if not comes_back(pod)), key=importance))
     return unprotected
 
@@ -117,7 +118,7 @@ def propose_deletion(subject: Subject, pods: Sequence[Pod]) -> ProposedChange:
         not pod.is_terminating and (pod.metadata.controller is not None or pod.priority > subject.pod.priority)
         for pod in pods
     )
-    cost = len(pods) + LAST_RESORT * is_harmful
+    cost = len(pods) + (LAST_RESORT if is_harmful else RELUCTANT)
     if all(pod.is_terminating for pod in pods):
         cost = -1  # it happens anyway
     return ProposedChange("delete-pod", f"Delete {names}", deletions(pods), cost)
@@ -131,20 +132,20 @@ def _note(pod: Pod) -> str:
 
 
 def raise_priority(subject: Subject) -> Iterator[Remedy]:
-    """Find the lowest priority with which the pod can preempt others: of an existing class, or of a new one."""
+    """Find the lowest priority with which the pod can preempt other pods: of an existing class, or of a new one."""
     preempting = subject if subject.preempts else subject.preempting()
     pod = subject.pod
     for name, value in _classes(subject):
         if value > pod.priority or pod.spec.preemption_policy == "Never":
             text = f"Set its priority class to {name} ({value}), so that it can preempt other pods"
-            offer = preempting.offer("priority", text, _with_class(subject, name), cost=1)
+            offer = preempting.offer("priority", text, _with_class(subject, name), cost=RELUCTANT + 1)
             if offer is not None and offer.attempt.nominated_node:
                 yield offer
                 return
-    running = {running_pod.priority for info in subject.nodes for running_pod in info.pods.values()}
-    values = [value + 1 for value in sorted(running) if pod.priority <= value < MAX_USER_PRIORITY]
+    priorities = {running_pod.priority for info in subject.nodes for running_pod in info.pods.values()}
+    values = [value + 1 for value in sorted(priorities) if pod.priority <= value < MAX_USER_PRIORITY]
     if pod.spec.preemption_policy == "Never":
-        values.insert(0, pod.priority)  # its priority may be high enough; only the policy prevents preemption
+        values.insert(0, pod.priority)  # its priority may be high enough. Only the policy prevents preemption
     for value in values:
         name = f"priority-{value}"
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
@@ -152,14 +153,14 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
             new_class |= {"metadata": {"name": name}, "value": value}
             text = f"Create a priority class with value {value} and set it, so that the pod can preempt other pods"
             edits = (CreateObject(new_class), _with_class(subject, name))
-            offer = preempting.offer("priority", text, *edits, cost=2)
+            offer = preempting.offer("priority", text, *edits, cost=RELUCTANT + 2)
             if offer is not None and offer.attempt.nominated_node:
                 yield offer
                 return
 
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
-    """List the classes that may preempt, the lowest first; system classes are only for system pods."""
+    """List the classes that may preempt, the lowest first. System classes are only for system pods."""
     objects = (subject.session.objects.find(target) for target in subject.session.objects.known("PriorityClass"))
     classes = [item for item in objects if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
     if subject.pod.namespace != SYSTEM_NAMESPACE:

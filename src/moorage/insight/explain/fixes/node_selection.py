@@ -1,11 +1,12 @@
 """Requirements of a pod on the labels and names of nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.common.errors import SelectorError
+from moorage.insight.explain.fixes.nodes import find_intended_key, has_own_nodes, is_misspelt
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import LAST_RESORT, Draft, Remedy, Subject
+from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, Draft, Remedy, Subject
 from moorage.insight.whatif.edits import remove_items
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelectorTerm, node_term_matcher
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -22,7 +23,10 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Replace labels, values and node names that no node has, and that are probably misspelt."""
     draft, texts = subject.draft(), list[str]()
     for key, text in (subject.pod.spec.node_selector or {}).items():
-        intended_key, intended = _intended_key(subject, key, (text,)), find_intended(text, subject.label_values(key))
+        intended_key, intended = (
+            find_intended_key(subject, key, (text,)),
+            find_intended(text, subject.label_values(key)),
+        )
         if intended_key:
             draft.remove("spec", "nodeSelector", key).put(("spec", "nodeSelector", intended_key), text)
             texts.append(f"the label {key} in its node selector to {intended_key}")
@@ -33,7 +37,7 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     for at, term in enumerate(required.node_selector_terms if required is not None else ()):
         for number, item in enumerate(term.match_expressions):
             path = (*REQUIRED, "nodeSelectorTerms", at, "matchExpressions", number)
-            if intended_key := _intended_key(subject, item.key, item.values if item.operator == "In" else ()):
+            if intended_key := find_intended_key(subject, item.key, item.values if item.operator == "In" else ()):
                 draft.put((*path, "key"), intended_key)
                 texts.append(f"the label {item.key} in its required node affinity to {intended_key}")
                 continue
@@ -58,14 +62,6 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         yield offer
 
 
-def _intended_key(subject: Subject, key: str, values: Sequence[str]) -> str:
-    """Return the correct label for a misspelled key; nodes must have the values of this label."""
-    if subject.label_values(key):
-        return ""
-    intended = find_intended(key, {label for info in subject.nodes for label in info.labels})
-    return intended if intended and set(values) <= set(subject.label_values(intended)) else ""
-
-
 def _others(subject: Subject, key: str, suggested: str) -> str:
     values = [suggested, *(value for value in subject.label_values(key) if value != suggested)]
     return f" (existing values: {', '.join(values[:MAX_VALUES])})" if len(values) > 1 else ""
@@ -80,10 +76,11 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Remove the labels of the node selector, or the expressions of an affinity term, that a node does not meet."""
     ways = dict.fromkeys(way for row in rows for way in _ways(subject, subject.nodes[row]))
     offered: set[str] = set()
-    for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
+    has_nodes = has_own_nodes(subject, "NodeAffinity")
+    for way in sorted(ways, key=lambda way: (_is_unwise(subject, way), _size(subject, way)))[:MAX_SETS]:
         keys, term, expressions, fields = way
         if not subject.runtime_labels.keys().isdisjoint(keys):
-            continue  # admission would add them again
+            continue  # admission would restore them
         draft = subject.draft()
         for key in keys:
             draft.remove("spec", "nodeSelector", key)
@@ -95,10 +92,22 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if kind in offered:
             continue
         text = f"Remove {' and '.join(descriptions)}"
-        cost = _size(subject, way) + LAST_RESORT * any(key in MACHINE_LABELS for key in keys)
+        cost = _size(subject, way) + (LAST_RESORT if _is_unwise(subject, way) else RELUCTANT * has_nodes)
         if offer := subject.offer(kind, text, draft.edit(), cost=cost):
             offered.add(kind)
             yield offer
+
+
+def _is_unwise(subject: Subject, way: tuple[Any, ...]) -> bool:
+    """Return whether a way drops the architecture or the operating system, or a misspelled label."""
+    keys, term, expressions, _ = way
+    selector = subject.pod.spec.node_selector or {}
+    if any(key in MACHINE_LABELS or is_misspelt(subject, key, selector[key]) for key in keys):
+        return True
+    terms = () if term is None else _terms(subject)
+    if term == -1:
+        return any(item.key in MACHINE_LABELS for each in terms for item in each.match_expressions)
+    return any(terms[term].match_expressions[number].key in MACHINE_LABELS for number in expressions)
 
 
 def _size(subject: Subject, way: tuple[Any, ...]) -> int:
@@ -111,7 +120,7 @@ def _size(subject: Subject, way: tuple[Any, ...]) -> int:
 
 
 def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
-    """List the parts to remove for each node: keys of the selector, and expressions of one affinity term."""
+    """List the parts to remove for each node: keys of the selector, and expressions of an affinity term."""
     selector = subject.pod.spec.node_selector or {}
     keys = tuple(key for key, text in selector.items() if node.labels.get(key) != text)
     demands, required = read_demands(subject.pod), find_node_affinity(subject.pod).required

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import format_amount
-from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
+from moorage.insight.explain.spelling import find_intended, find_prefixed
+from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, ProposedChange, Subject, fix
 from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.insight.whatif.node_taints import SHUTDOWN, find_remover, find_starter, is_temporary
@@ -33,6 +34,10 @@ MAX_SETS: Final = 12
 """Number of sets of taints or labels to try, the smallest first."""
 MAX_SHAPES: Final = 12
 MAX_OFFERS: Final = 2
+PASSING: Final = frozenset(
+    ("NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "NodePorts", "NodeVolumeLimits", "InterPodAffinity")
+)
+"""Plugins that reject a node because of its state or its pods, although it is meant for pods like this one."""
 
 
 @fix(limit=MAX_OFFERS)
@@ -44,7 +49,8 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         text = f"Tolerate {' and '.join(taint.text for taint in taints)}"
         # Pods should not tolerate taints of nodes that are out of order, cordoned, reserved, or about to be removed.
         should_not = any(taint.key.startswith(ROLES) or is_temporary(taint.key) for taint in taints)
-        yield ProposedChange("toleration", text, [draft.edit()], len(taints) + LAST_RESORT * should_not)
+        cost = LAST_RESORT if should_not else RELUCTANT * _is_for_others(subject, taints)
+        yield ProposedChange("toleration", text, [draft.edit()], len(taints) + cost)
 
 
 @fix()
@@ -61,11 +67,43 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             if (item.get("key", ""), item.get("value") or "", item.get("effect")) in parts
         ]
         draft.do(*remove_items(("spec", "taints"), indexes))
-        # Role taints are removed in clusters without other nodes; elsewhere, those nodes are reserved.
+        # Role taints are removed in clusters without other nodes. Elsewhere, those nodes are reserved.
         keeps_role = any(taint.key.startswith(ROLES) and not _is_everywhere(subject, taint) for taint in taints)
         is_leaving = any(find_remover(taint.key) for taint in taints)
-        cost = len(taints) + LAST_RESORT * (keeps_role or is_leaving)
+        cost = len(taints) + (LAST_RESORT if keeps_role or is_leaving else RELUCTANT * _is_for_others(subject, taints))
         yield ProposedChange("node-taint", _untaint_text(taints, name), [draft.edit()], cost)
+
+
+def _is_for_others(subject: Subject, taints: Sequence[Taint]) -> bool:
+    """Return whether taints reserve nodes for other pods: this pod could run on nodes without them."""
+    keys = {taint.key for taint in taints}
+    requests = subject.pod.requests
+    matched = {taint.key for info in subject.nodes for taint in info.taints if subject.pod.tolerates(taint)}
+    mistaken = {item.key for item in subject.pod.spec.tolerations} - matched
+    if any(is_temporary(key) for key in keys) or keys & mistaken:
+        return False
+    if any(requests.get(key) for key in keys):
+        return False
+    return any(
+        keys.isdisjoint(
+            taint.key for taint in info.taints if not is_temporary(taint.key) and not subject.pod.tolerates(taint)
+        )
+        and not any(taint.key.startswith(ROLES) for taint in info.taints)
+        and _is_meant_for_pod(subject, info)
+        for info in subject.nodes
+    )
+
+
+def has_own_nodes(subject: Subject, plugin: str) -> bool:
+    """Return whether a plugin accepts nodes that reject the pod only because of their state, pods or taints."""
+    return any(
+        plugin not in subject.obstacles.of(info.row) and _is_meant_for_pod(subject, info) for info in subject.nodes
+    )
+
+
+def _is_meant_for_pod(subject: Subject, node: NodeInfo) -> bool:
+    is_passing = subject.obstacles.of(node.row).keys() <= PASSING | {"TaintToleration"}
+    return is_passing and all(node.allocatable.get(name, 0) >= amount for name, amount in subject.pod.requests.items())
 
 
 def _untaint_text(taints: Sequence[Taint], node: str) -> str:
@@ -158,7 +196,34 @@ def label_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         is_for_runtime = not subject.runtime_labels.keys().isdisjoint(labels)
         reason = f", for the runtime class {subject.pod.spec.runtime_class_name}" if is_for_runtime else ""
         text = f"{_label_text(labels)} node {name}{reason}"
-        yield ProposedChange("node-label", text, [label_edit(subject, name, labels)], len(labels))
+        cost = len(labels) + _labeling_cost(subject, labels)
+        yield ProposedChange("node-label", text, [label_edit(subject, name, labels)], cost)
+
+
+def _labeling_cost(subject: Subject, labels: Mapping[str, str | None]) -> int:
+    """Return the cost of nodes with more labels: an operator corrects the pod, or enlarges the pool that it selects."""
+    if _names_misspelt(subject, labels):
+        return LAST_RESORT
+    return RELUCTANT * has_own_nodes(subject, "NodeAffinity")
+
+
+def _names_misspelt(subject: Subject, labels: Mapping[str, str | None]) -> bool:
+    """Return whether a label that a node would get is probably a misspelling in the node selector."""
+    return any(is_misspelt(subject, key, text or "") for key, text in labels.items())
+
+
+def is_misspelt(subject: Subject, key: str, text: str) -> bool:
+    """Return whether a required label is probably misspelt: its correction is better than a node that has it."""
+    return bool(find_intended_key(subject, key, (text,)) or find_intended(text, subject.label_values(key)))
+
+
+def find_intended_key(subject: Subject, key: str, values: Sequence[str]) -> str:
+    """Return the correct label for a misspelled key. Nodes must have the values of this label."""
+    if subject.label_values(key):
+        return ""
+    labels = {label for info in subject.nodes for label in info.labels}
+    intended = find_intended(key, labels) or find_prefixed(key, labels if values else ())
+    return intended if intended and set(values) <= set(subject.label_values(intended)) else ""
 
 
 def is_reserved(label: str) -> bool:
@@ -172,7 +237,7 @@ def is_reserved(label: str) -> bool:
 
 
 def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) -> Edit:
-    """Return an edit that changes labels of a node; ``None`` removes a label."""
+    """Return an edit that changes labels of a node. ``None`` removes a label."""
     draft = subject.draft_object("Node", name)
     for key, text in labels.items():
         if text is None:
@@ -183,36 +248,36 @@ def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) ->
 
 
 def _label_text(labels: Mapping[str, str | None]) -> str:
-    added = " and ".join(f"{key}={text}" for key, text in labels.items() if text is not None)
-    removed = " and ".join(key for key, text in labels.items() if text is None)
-    if added and removed:
-        return f"Add the label {added} to, and remove {removed} from,"
-    return f"Add the label {added} to" if added else f"Remove the label {removed} from"
+    added_text = " and ".join(f"{key}={text}" for key, text in labels.items() if text is not None)
+    removed_text = " and ".join(key for key, text in labels.items() if text is None)
+    if added_text and removed_text:
+        return f"Add the label {added_text} to, and remove {removed_text} from,"
+    return f"Add the label {added_text} to" if added_text else f"Remove the label {removed_text} from"
 
 
 def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
-    """Return the label changes with which a node meets the pod's requirements; ``None`` if labels cannot do it."""
+    """Return the label changes with which a node meets the pod's requirements, or ``None`` if labels cannot do it."""
     labels = _demanded(subject, node.labels, node.name)
     if labels is None:
         return None
-    changed: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
-    changed.update({key: None for key in node.labels if key not in labels})
-    return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
+    label_changes: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
+    label_changes.update({key: None for key in node.labels if key not in labels})
+    return None if HOSTNAME in label_changes and node.labels.get(HOSTNAME) == node.name else label_changes
 
 
 def _demanded(
     subject: Subject, current_labels: Mapping[str, str], name: str, more: Iterable[NodeMatcher] = ()
 ) -> dict[str, str] | None:
-    """Return the smallest change of labels that satisfies the pod and its profile; ``None`` without such a change."""
+    """Return the smallest change of labels that satisfies the pod and its profile, or ``None`` without one."""
     labels = dict(current_labels)
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
     affinities = [*([demands.affinity] if demands.affinity is not None else []), *more]
     profile = subject.session.find_runner(subject.pod).profile.config
     for entry in profile.plugin_config:
-        added = getattr(entry.args, "added_affinity", None)
-        if added is not None and added.required is not None:
-            affinities.append(node_matcher(added.required))
+        added_affinity = getattr(entry.args, "added_affinity", None)
+        if added_affinity is not None and added_affinity.required is not None:
+            affinities.append(node_matcher(added_affinity.required))
     for affinity in affinities:
         ways = [way for term in affinity.terms if (way := _satisfied(labels, term, name)) is not None]
         if not ways:
@@ -222,11 +287,11 @@ def _demanded(
 
 
 def _satisfied(labels: Mapping[str, str], term: NodeTermMatcher, name: str) -> dict[str, str] | None:
-    changed = dict(labels)
+    new_labels = dict(labels)
     if term.matches_nothing or any(not field.accepts(name) for field in term.fields):
         return None
-    _satisfy(changed, term.expressions)
-    return changed if all(item.matches(changed) for item in term.expressions) else None
+    _satisfy(new_labels, term.expressions)
+    return new_labels if all(item.matches(new_labels) for item in term.expressions) else None
 
 
 def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> None:
@@ -248,7 +313,7 @@ def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> Non
 
 @fix()
 def add_node(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Add a copy of the smallest node that fits; without nodes, add one of the size of the pod."""
+    """Add a copy of the smallest node that fits. Without nodes, add one of the size of the pod."""
     if subject.only_node:
         return
     node_shapes = shapes(subject)
@@ -261,8 +326,23 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     for info in node_shapes[:MAX_SHAPES]:
         if (proposal := _labeled_clone(subject, info)) is not None:
             yield proposal
+    for info in node_shapes[:MAX_SHAPES]:
+        yield from _clone_elsewhere(subject, info)
     if not node_shapes and (new_node := _node_for_pod(subject)) is not None:
         yield ProposedChange("add-node", "Add a node: the cluster has none", [CreateObject(new_node)])
+
+
+def _clone_elsewhere(subject: Subject, info: NodeInfo) -> Iterator[ProposedChange]:
+    """Propose a copy of a node in another zone or rack, if anti-affinity excludes the existing ones."""
+    affinity = subject.pod.spec.affinity
+    terms = affinity.pod_anti_affinity.required if affinity is not None and affinity.pod_anti_affinity else ()
+    for key in dict.fromkeys(term.topology_key for term in terms):
+        if key != HOSTNAME and key in info.labels:
+            node, *related = clone_node(subject, info.name, f"{info.name}-new-1")
+            assert isinstance(node, CreateObject)
+            node.content["metadata"]["labels"][key] = f"{info.labels[key]}-new"
+            text = f"Add a node like {info.name} with another value of {key}"
+            yield ProposedChange("add-node", text, [node, *related], 1)
 
 
 def _needed_edits(subject: Subject, node: Edit, related: Sequence[Edit]) -> list[Edit]:
@@ -294,14 +374,15 @@ def _labeled_clone(subject: Subject, info: NodeInfo) -> ProposedChange | None:
     assert isinstance(node, CreateObject)
     own = node.content["metadata"].get("labels") or {}
     labels = _demanded(subject, own, name, matchers)
-    changed = {key: text for key, text in (labels or {}).items() if own.get(key) != text}
-    if labels is None or HOSTNAME in changed or (not changed and name not in hosts):
+    label_changes = {key: text for key, text in (labels or {}).items() if own.get(key) != text}
+    if labels is None or HOSTNAME in label_changes or (not label_changes and name not in hosts):
         return None
     node = CreateObject({**node.content, "metadata": {"name": name, "labels": labels}})
     text = f"Add node {name}" if name in hosts else f"Add a node like {info.name}"
-    text += f" with {' and '.join(f'{key}={text}' for key, text in changed.items())}" if changed else ""
+    text += f" with {' and '.join(f'{key}={text}' for key, text in label_changes.items())}" if label_changes else ""
     reason = "".join(f", for the volume {volume.name}" for volume in volumes[:1] if matchers)
-    return ProposedChange("add-node", f"{text}{reason}", _needed_edits(subject, node, related))
+    cost = _labeling_cost(subject, label_changes)
+    return ProposedChange("add-node", f"{text}{reason}", _needed_edits(subject, node, related), cost)
 
 
 def _zone_selector(volume: PersistentVolume) -> NodeSelector | None:
@@ -358,7 +439,7 @@ def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _node_for_pod(subject: Subject) -> dict[str, Any] | None:
-    """Return a node of the size of the pod, with a name and labels that it accepts; ``None`` if it accepts no node."""
+    """Return a node of the size of the pod, with a name and labels that it accepts, or ``None`` if there is none."""
     requests = {name: format_amount(name, amount) for name, amount in subject.pod.requests.items() if amount}
     affinity = read_demands(subject.pod).affinity
     fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]

@@ -6,7 +6,7 @@ from typing import Any, Final
 from moorage.common.errors import InputError
 from moorage.insight.explain.obstacles import list_short_resources
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Remedy, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, Draft, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import Edit
 from moorage.kube.api.container import Container
 from moorage.kube.api.quantity import NANO, nano_value
@@ -15,12 +15,16 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 HUGEPAGES: Final = "hugepages-"
 EPHEMERAL: Final = "ephemeral-storage"
-SMALLER_UNITS: Final = {"": "m", "Ti": "Gi", "Gi": "Mi", "T": "G", "G": "M"}
+SMALLER_UNITS: Final = {"": "m", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki", "T": "G", "G": "M", "M": "k"}
 """Units that are often confused, and the smaller one of each pair; without a unit, cores and milli-CPU."""
 UNLIKELY_FACTOR: Final = 10
 """A request that exceeds the largest node by this factor has probably a wrong unit."""
 MIN_UNLIKELY: Final = 64
 """Smaller numbers are not usual with the smaller unit."""
+MIN_USEFUL: Final = 0.1
+"""A pod hardly works with a smaller part of its request."""
+MIN_ORDINARY: Final = 0.5
+"""An operator prefers other changes to requests below this part of the original."""
 MEBIBYTE: Final = 1 << 20
 MAX_NODES: Final = 3
 """Number of nodes to try for one kind of change."""
@@ -49,7 +53,7 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def describe_amount(resource: str, amount: int) -> str:
-    """Format an amount for a text; edits have bytes of ephemeral storage."""
+    """Format an amount for a text. Edits have bytes of ephemeral storage."""
     is_whole = resource == EPHEMERAL and amount and amount % MEBIBYTE == 0
     return f"{amount // MEBIBYTE}Mi" if is_whole else format_amount(resource, amount)
 
@@ -70,29 +74,43 @@ def correct_requests(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             for field in ("requests", "limits"):
                 path = ("spec", kind, index, "resources", field)
                 for name, text in dict((container.get("resources") or {}).get(field) or {}).items():
-                    if intended := find_intended(name, names):
+                    if intended := find_intended(name, names) or _find_other_vendor(name, names):
                         draft.remove(*path, name).put((*path, intended), text)
                         texts.append(f"{name} to {intended} in the {field} of container {container.get('name')}")
     if texts and (offer := subject.offer("request", f"Change {' and '.join(texts)}", draft.edit(), cost=-1)):
         yield offer
 
 
-def guess_unit(resource: str, text: str, largest: int) -> str:
-    """Return an amount with the next smaller unit if it exceeds the largest node by far; otherwise an empty string.
+def _find_other_vendor(resource: str, names: set[str]) -> str:
+    """Return the only resource of the same name from another vendor, if no node has this one.
 
-    >>> guess_unit("cpu", "500", 4000), guess_unit("memory", "512Gi", 8 << 30)
-    ('500m', '512Mi')
+    >>> _find_other_vendor("amd.com/gpu", {"nvidia.com/gpu", "cpu"}), _find_other_vendor("a/x", {"a/x", "b/x"})
+    ('nvidia.com/gpu', '')
+    """
+    device = resource.rpartition("/")[2]
+    others = [name for name in names if "/" in resource and name.endswith(f"/{device}")]
+    return others[0] if len(others) == 1 and resource not in names else ""
+
+
+def guess_unit(resource: str, text: str, largest: int) -> str:
+    """Return an amount with the next smaller unit if it exceeds the largest node by far, otherwise an empty string.
+
+    >>> guess_unit("cpu", "500", 4000), [guess_unit("memory", f"{n}Gi", 8 << 30) for n in (512, 512000)]
+    ('500m', ['512Mi', '512000Ki'])
     >>> guess_unit("cpu", "8", 4000), guess_unit("nvidia.com/gpu", "80", 4)
     ('', '')
     """
-    number = text.rstrip("TGi")
+    number = text.rstrip("TGMi")
     if not number.isdecimal() or int(number) < MIN_UNLIKELY:
         return ""
     unit = SMALLER_UNITS.get(text[len(number) :], "")
     scale = NANO // 1000 if resource == CPU else NANO
     is_known = unit and (unit == "m") == (resource == CPU) and resource in (CPU, MEMORY, EPHEMERAL)
-    is_unlikely = is_known and nano_value(text) > UNLIKELY_FACTOR * largest * scale > 0
-    return f"{number}{unit}" if is_unlikely else ""
+    if not is_known or not nano_value(text) > UNLIKELY_FACTOR * largest * scale > 0:
+        return ""
+    while nano_value(f"{number}{unit}") > largest * scale and unit in SMALLER_UNITS:
+        unit = SMALLER_UNITS[unit]
+    return f"{number}{unit}"
 
 
 def correct_units(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -116,7 +134,7 @@ def correct_units(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 
 def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
-    """Lower requests as little as possible: of one resource, or of all that are short on the same nodes."""
+    """Lower requests as little as possible: of a resource, or of all that are short on the same nodes."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
         status = subject.obstacles.of(row).get(plugin)
@@ -132,7 +150,7 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
 
 
 def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
-    """Lower several resources: the others as far as the best node needs it, then each as little as possible."""
+    """Lower several resources to what fits on the best node, then each as little as possible."""
     requests = subject.pod.requests
     best = min(
         (subject.nodes[row] for row in rows),
@@ -140,7 +158,7 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     )
     targets = {name: max(0, requests[name] - shortage(best, name, requests[name])) // find_unit(name) for name in names}
 
-    def edits_for(amounts: Mapping[str, int]) -> list[Edit]:
+    def make_edits(amounts: Mapping[str, int]) -> list[Edit]:
         draft = subject.draft()
         for name, steps in amounts.items():
             lower(draft, subject, name, steps * find_unit(name))
@@ -149,7 +167,7 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     for name in names:
 
         def with_steps(steps: int, name: str = name) -> list[Edit]:
-            return edits_for({**targets, name: steps})
+            return make_edits({**targets, name: steps})
 
         highest = -(-requests[name] // find_unit(name))
         best_steps = subject.largest(0, highest, with_steps, max(0, targets[name]))
@@ -157,15 +175,15 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
             return None
         targets[name] = best_steps
     if len(names) > 1 and any(
-        subject.trial(*edits_for({k: v for k, v in targets.items() if k != name})) for name in names
+        subject.trial(*make_edits({k: v for k, v in targets.items() if k != name})) for name in names
     ):
         return None  # fewer resources are sufficient, elsewhere
-    if any("/" in name and not targets[name] for name in names):
-        return None  # a pod without the device that it requests cannot work
     draft = subject.draft()
     lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * find_unit(name))]
-    is_drastic = any(targets[name] * find_unit(name) * 10 < requests[name] for name in names)
-    cost = len(names) + LAST_RESORT * is_drastic
+    if any("/" in name for name in names) and any(text.endswith(" to 0") for text in lowered):
+        return None  # a container without the device that it requests cannot work
+    remaining = min(targets[name] * find_unit(name) / max(1, requests[name]) for name in names)
+    cost = len(names) + (LAST_RESORT if remaining < MIN_USEFUL else RELUCTANT * (remaining < MIN_ORDINARY))
     return subject.offer("request", f"Lower {' and '.join(lowered)}", draft.edit(), cost=cost)
 
 
@@ -231,8 +249,8 @@ def _remove_request(draft: Draft, part: ContainerRequest, resource: str) -> None
 def _excess(parts: Sequence[ContainerRequest], limit: int) -> tuple[int, list[ContainerRequest]] | None:
     """Find a phase of the pod in which it requests too much, and the containers of that phase."""
     sidecars: list[ContainerRequest] = []
-    running = [part for part in parts if part.kind == "containers" or part.is_sidecar]
-    moments = [running]
+    running_parts = [part for part in parts if part.kind == "containers" or part.is_sidecar]
+    moments = [running_parts]
     for part in parts:
         if part.kind == "initContainers":
             if not part.is_sidecar:
@@ -247,7 +265,7 @@ def _excess(parts: Sequence[ContainerRequest], limit: int) -> tuple[int, list[Co
 
 
 def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int) -> None:
-    """Write a request; and the limit of resources that cannot be overcommitted."""
+    """Write a request, and the limit of resources that cannot be overcommitted."""
     parent: Any = draft.content
     for step in path:
         parent = (parent.get(step) if isinstance(parent, dict) else parent[step]) or {}
@@ -285,7 +303,7 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
     def steps_for(name: str, amount: int) -> int:
         return -(-(have[name] + amount) // find_unit(name))
 
-    def edits_for(totals: Mapping[str, int]) -> list[Edit]:
+    def make_edits(totals: Mapping[str, int]) -> list[Edit]:
         # The kubelet reports these values and would revert a patch: only a larger node has more.
         draft = subject.draft_object("Node", node.name, must_replace=True)
         field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
@@ -296,20 +314,39 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
     totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
     for name, amount in short.items():
         other_totals = {resource: steps for resource, steps in totals.items() if resource != name}
-        if other_totals and subject.trial(*edits_for(other_totals)):
+        if other_totals and subject.trial(*make_edits(other_totals)):
             totals = other_totals  # the pod of the group that lacks this resource may fit on another node then
             continue
 
         def with_steps(steps: int, name: str = name, other_totals: Mapping[str, int] = other_totals) -> list[Edit]:
-            return edits_for({**other_totals, name: steps})
+            return make_edits({**other_totals, name: steps})
 
         lowest = have[name] // find_unit(name)
         smallest = subject.smallest(lowest, totals[name] + 1, with_steps, steps_for(name, amount))
         if smallest is None:
             return None
         totals[name] = smallest
-    texts = [_describe_enlargement(subject, node, name, steps * find_unit(name)) for name, steps in totals.items()]
-    return ProposedChange("node-capacity", ". ".join(texts), edits_for(totals))
+    amounts = {name: steps * find_unit(name) for name, steps in totals.items()}
+    texts = [_describe_enlargement(subject, node, name, amount) for name, amount in amounts.items()]
+    # A machine grows only if it is replaced.
+    cost = max(_enlarging_cost(subject, node, name, amount) for name, amount in amounts.items())
+    return ProposedChange("node-capacity", ". ".join(texts), make_edits(totals), cost)
+
+
+def _enlarging_cost(subject: Subject, node: NodeInfo, resource: str, amount: int) -> int:
+    """Return the cost of a larger node. A node gets no first device if other nodes have devices."""
+    largest = max(info.allocatable.get(resource, 0) for info in subject.nodes)
+    is_first = "/" in resource and largest > 0 and resource not in node.allocatable
+    if 0 < UNLIKELY_FACTOR * largest < amount or is_first:
+        return LAST_RESORT
+    return RELUCTANT if resource in (CPU, MEMORY, EPHEMERAL) else 0
+
+
+def lacks_devices(subject: Subject, row: int) -> bool:
+    """Return whether the pod requests an extended resource that a node lacks but other nodes have."""
+    own = subject.nodes[row].allocatable
+    missing = [name for name, amount in subject.pod.requests.items() if amount and "/" in name and not own.get(name)]
+    return any(info.allocatable.get(name) for name in missing for info in subject.nodes)
 
 
 def _describe_enlargement(subject: Subject, node: NodeInfo, resource: str, total: int) -> str:
@@ -319,24 +356,30 @@ def _describe_enlargement(subject: Subject, node: NodeInfo, resource: str, total
         return f"Raise the limit of pods on node {node.name} from {now} to {total} (maxPods of its kubelet)"
     if resource.startswith(HUGEPAGES):
         was = f" instead of {format_amount(resource, now)}" if now else ""
-        return f"Reserve {format_amount(resource, total)}{was} of {resource} on node {node.name}"
+        sizes = {name for info in subject.nodes for name, value in info.allocatable.items() if value}
+        others = sorted(name for name in sizes if name.startswith(HUGEPAGES) and name != resource) if not now else []
+        hint = f" (nodes have {', '.join(others)})" if others else ""
+        return f"Reserve {format_amount(resource, total)}{was} of {resource} on node {node.name}{hint}"
     if "/" in resource and not now:
         if resource in node.allocatable or resource in node.node.status.capacity:
             return f"Repair the device plugin of node {node.name}, which reports no {resource} (the pod needs {total})"
         if not any(info.allocatable.get(resource) for info in subject.nodes):
             reason = f"no node has this resource, and the pod needs {total}"
-            if others := _others_of_vendor(subject, resource):
+            others, is_same_vendor = _similar_resources(subject, resource)
+            if others:
                 reason += f"; nodes have {', '.join(others[:MAX_NODES])}"
+            if is_same_vendor:
                 return f"Configure the device plugin of node {node.name} to offer {resource}: {reason}"
             return f"Install the device plugin of {resource} on node {node.name}: {reason}"
     return f"Add {describe_amount(resource, total - now)} {resource} to node {node.name}"
 
 
-def _others_of_vendor(subject: Subject, resource: str) -> list[str]:
-    """List the resources of the nodes that have the same domain, such as other sizes of a GPU's partitions."""
-    domain = f"{resource.rpartition('/')[0]}/"
-    names = {name for info in subject.nodes for name, amount in info.allocatable.items() if amount}
-    return sorted(name for name in names if name.startswith(domain))
+def _similar_resources(subject: Subject, resource: str) -> tuple[list[str], bool]:
+    """List the resources of the nodes that have the same domain, such as partitions of a GPU, or else the same name."""
+    domain, _, device = resource.rpartition("/")
+    names = sorted({name for info in subject.nodes for name, amount in info.allocatable.items() if amount})
+    of_vendor = [name for name in names if name.startswith(f"{domain}/")]
+    return of_vendor or [name for name in names if name.endswith(f"/{device}")], bool(of_vendor)
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -344,12 +387,12 @@ def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     for name, request in subject.pod.requests.items():
         if "/" in name and request:
 
-            def edits_for(amount: int, name: str = name) -> list[Edit]:
+            def make_edits(amount: int, name: str = name) -> list[Edit]:
                 draft = subject.draft()
                 lower(draft, subject, name, amount)
                 return [draft.edit()] if draft.operations else []
 
-            largest = subject.largest(1, request, edits_for, request - 1) if request > 1 else None
+            largest = subject.largest(1, request, make_edits, request - 1) if request > 1 else None
             if largest is not None:
                 draft = subject.draft()
                 lowered = lower(draft, subject, name, largest)

@@ -4,10 +4,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Subject, drop_from_containers, fix
+from moorage.insight.explain.subject import (
+    LAST_RESORT,
+    RELUCTANT,
+    Draft,
+    ProposedChange,
+    Subject,
+    drop_from_containers,
+    fix,
+)
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
+from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
+FILESYSTEM: Final = "Filesystem"
 WAITS: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 AVAILABLE: Final = "Available"
@@ -23,7 +33,7 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
     volumes = subject.content.get("spec", {}).get("volumes") or []
     indexes = [index for index, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
 
-    def edits_for(selected: Sequence[int]) -> list[Edit]:
+    def make_edits(selected: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
         for index in sorted(selected, reverse=True):
             name = volumes[index].get("name")
@@ -32,10 +42,10 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
             draft.remove("spec", "volumes", index)
         return [draft.edit()]
 
-    removable = subject.fewest(indexes, edits_for)
+    removable = subject.fewest(indexes, make_edits)
     if removable is not None:
         names = " and ".join(str(volumes[index].get("name")) for index in removable)
-        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), 2 * LAST_RESORT)
+        yield ProposedChange("volume", f"Remove the volume {names}", make_edits(removable), 2 * LAST_RESORT)
 
 
 @fix()
@@ -72,6 +82,23 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
             }
             text = f"Create the claim {source.claim_name} with the storage class {name}"
             yield ProposedChange("claim", text, [CreateObject(claim)], 1)
+
+
+@fix()
+def correct_class(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Correct the class of a claim to that of a free volume, and bind them."""
+    volumes = [item for item in subject.session.scheduler.objects[PersistentVolume].list() if not item.spec.claim_ref]
+    for claim in _unbound_claims(subject):
+        old = claim.spec.storage_class_name or ""
+        intended = find_intended(old, (item.spec.storage_class_name or "" for item in volumes))
+        volume = next((item for item in volumes if item.spec.storage_class_name == intended), None)
+        if intended and volume is not None and not subject.session.scheduler.objects[StorageClass].get(old):
+            draft = subject.draft_object("PersistentVolumeClaim", claim.name, claim.namespace, must_replace=True)
+            draft.put(("spec", "storageClassName"), intended).put(("spec", "volumeName"), volume.name)
+            for key, text in BOUND.items():
+                draft.put(("metadata", "annotations", key), text)
+            text = f"Change the storage class of the claim {claim.name} from {old} to {intended}"
+            yield ProposedChange("claim", f"{text}, and use the volume {volume.name}", [draft.edit()], -1)
 
 
 @fix()
@@ -124,6 +151,27 @@ def await_provisioner(subject: Subject, _rows: list[int]) -> Iterator[ProposedCh
 
 
 @fix()
+def shrink_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Request as much storage as the driver of the class still has somewhere."""
+    objects = subject.session.objects
+    for claim in _unbound_claims(subject):
+        free = {
+            str(content.get("maximumVolumeSize") or content.get("capacity"))
+            for target in objects.known("CSIStorageCapacity")
+            for content in [objects.content(target)]
+            if content.get("storageClassName") == claim.spec.storage_class_name and content.get("capacity")
+        }
+        requested = claim.spec.resources.requests.get("storage", 0)
+        for size in sorted(free, key=nano_value, reverse=True)[:MAX_NODES]:
+            if 0 < nano_value(size) < nano_value(requested):
+                draft = subject.draft_object("PersistentVolumeClaim", claim.name, claim.namespace, must_replace=True)
+                edit = draft.put(("spec", "resources", "requests", "storage"), size).edit()
+                text = f"Request {size} instead of {requested} in the claim {claim.name}, as much as is free"
+                cost = 1 + RELUCTANT * (2 * nano_value(size) < nano_value(requested))
+                yield ProposedChange("claim", text, [edit], cost)
+
+
+@fix()
 def allow_zone(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Allow the topology of a node in a storage class that provisions elsewhere."""
     classes = subject.session.scheduler.objects[StorageClass]
@@ -146,7 +194,7 @@ def allow_zone(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
 
 @fix()
 def recreate_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Recreate a claim that is being deleted, or whose volume does not exist; its data is lost."""
+    """Recreate a claim that is being deleted, or whose volume is lost or belongs to another claim. Its data is lost."""
     objects = subject.session.scheduler.objects
     for volume in subject.pod.spec.volumes:
         source = volume.persistent_volume_claim
@@ -154,7 +202,10 @@ def recreate_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChang
         if claim is None:
             continue
         name, is_deleted = claim.spec.volume_name, claim.metadata.deletion_timestamp is not None
-        if not is_deleted and (not name or objects[PersistentVolume].find(name) is not None):
+        bound_volume = objects[PersistentVolume].find(name) if name else None
+        reference = bound_volume.spec.claim_ref if bound_volume is not None else None
+        is_taken = reference is not None and (reference.namespace, reference.name) != (claim.namespace, claim.name)
+        if not is_deleted and not is_taken and (not name or bound_volume is not None):
             continue
         target = ObjectId("PersistentVolumeClaim", claim.namespace, claim.name)
         old = subject.session.objects.content(target)
@@ -162,12 +213,17 @@ def recreate_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChang
         head = {"apiVersion": "v1", "kind": target.kind, "metadata": {"name": claim.name, "namespace": claim.namespace}}
         recreated: list[Edit] = [DeleteObject(target), CreateObject({**head, "spec": spec})]
         reason = "which is being deleted" if is_deleted else f"whose volume {name} does not exist"
+        if is_taken and reference is not None and not is_deleted:
+            owner = f"{reference.namespace}/{reference.name}"
+            reason = f"without the volume {name}, which belongs to the claim {owner}"
         text = f"Recreate the claim {claim.name}, {reason}"
         yield ProposedChange("claim", text, recreated, 3)
         new_volume, _ = _bound_volume(subject, claim)
-        bound = {**head, "metadata": {"name": claim.name, "namespace": claim.namespace, "annotations": BOUND}}
-        bound["spec"] = {**spec, "volumeName": new_volume.content["metadata"]["name"]}
-        yield ProposedChange("claim", f"{text}, with a new volume", [recreated[0], new_volume, CreateObject(bound)], 3)
+        new_claim = {**head, "metadata": {"name": claim.name, "namespace": claim.namespace, "annotations": BOUND}}
+        new_claim["spec"] = {**spec, "volumeName": new_volume.content["metadata"]["name"]}
+        yield ProposedChange(
+            "claim", f"{text}, with a new volume", [recreated[0], new_volume, CreateObject(new_claim)], 3
+        )
 
 
 @fix()
@@ -175,7 +231,7 @@ def match_volume(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
     """Let an unbound claim use a volume of its class: release it, or request the access modes that it offers."""
     for claim in _unbound_claims(subject):
         for volume in subject.session.scheduler.objects[PersistentVolume].list():
-            if volume.spec.storage_class_name != (claim.spec.storage_class_name or ""):
+            if (volume.spec.storage_class_name or "") != (claim.spec.storage_class_name or ""):
                 continue
             reference, modes = volume.spec.claim_ref, list(volume.spec.access_modes)
             old_claim = f"{reference.namespace}/{reference.name}" if reference is not None else ""
@@ -190,6 +246,33 @@ def match_volume(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
                 requested = ", ".join(claim.spec.access_modes)
                 text = f"Request the access mode {', '.join(modes)} instead of {requested} in the claim {claim.name}"
                 yield ProposedChange("claim", f"{text}, as the volume {volume.name} offers", [edit], 1)
+            elif not old_claim:
+                yield from _request_mode(subject, claim, volume)
+                yield from _select_volume(subject, claim, volume)
+
+
+def _request_mode(subject: Subject, claim: PersistentVolumeClaim, volume: PersistentVolume) -> Iterator[ProposedChange]:
+    """Request the mode of a volume if the containers mount it: devices need volumes of the mode Block."""
+    mode, requested = (item.spec.volume_mode or FILESYSTEM for item in (volume, claim))
+    is_device = any(item.get("volumeDevices") for item in subject.content["spec"].get("containers") or ())
+    if mode != requested and is_device == (mode != FILESYSTEM):
+        draft = subject.draft_object("PersistentVolumeClaim", claim.name, claim.namespace, must_replace=True)
+        edit = draft.put(("spec", "volumeMode"), mode).edit()
+        text = f"Request the volume mode {mode} instead of {requested} in the claim {claim.name}"
+        yield ProposedChange("claim", f"{text}, as the volume {volume.name} offers", [edit], 1)
+
+
+def _select_volume(
+    subject: Subject, claim: PersistentVolumeClaim, volume: PersistentVolume
+) -> Iterator[ProposedChange]:
+    """Select the labels that a volume has."""
+    selector = claim.spec.selector
+    for key, old in ((selector.match_labels or {}) if selector is not None else {}).items():
+        if key in volume.labels and volume.labels[key] != old:
+            draft = subject.draft_object("PersistentVolumeClaim", claim.name, claim.namespace, must_replace=True)
+            edit = draft.put(("spec", "selector", "matchLabels", key), volume.labels[key]).edit()
+            text = f"Change {key} from {old} to {volume.labels[key]} in the selector of the claim {claim.name}"
+            yield ProposedChange("claim", f"{text}, as the volume {volume.name} has", [edit], 1)
 
 
 @fix()
@@ -245,12 +328,12 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[ProposedCh
             if node is None or count is None:
                 continue
 
-            def edits_for(limit: int, index: int = index, name: str = node.name) -> list[Edit]:
+            def make_edits(limit: int, index: int = index, name: str = node.name) -> list[Edit]:
                 draft = subject.draft_object("CSINode", name, must_replace=True)
                 return [draft.put(("spec", "drivers", index, "allocatable", "count"), limit).edit()]
 
             most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1
-            limit = subject.smallest(count, most, edits_for, count + 1)
+            limit = subject.smallest(count, most, make_edits, count + 1)
             if limit is not None:
                 text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {limit}"
-                yield ProposedChange("node-capacity", text, edits_for(limit), 2)
+                yield ProposedChange("node-capacity", text, make_edits(limit), 2)

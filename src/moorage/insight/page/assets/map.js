@@ -70,11 +70,11 @@ export class NodeMap {
   groups() {
     const grouping = this.layout.labels[this.options.group];
     if (!grouping) return [["", this.layout.names.map((_, row) => row)]];
-    const rows = grouping.values.map(() => []), unlabelled = [];
-    grouping.of.forEach((value, row) => (value < 0 ? unlabelled : rows[value]).push(row));
+    const rows = grouping.values.map(() => []), unlabeled = [];
+    grouping.of.forEach((value, row) => (value < 0 ? unlabeled : rows[value]).push(row));
     const groups = grouping.values.map((value, index) => [value, rows[index]]);
     groups.sort((a, b) => a[0].localeCompare(b[0], "en", { numeric: true }));
-    return unlabelled.length ? [...groups, ["no label", unlabelled]] : groups;
+    return unlabeled.length ? [...groups, ["no label", unlabeled]] : groups;
   }
 
   // Compute the position of every tile. The next panel is added to the shortest column.

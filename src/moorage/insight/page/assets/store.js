@@ -82,7 +82,7 @@ class Store {
     this.decisions = this.isPlayed ? decisions : [...this.decisions, ...decisions].slice(-MAX_DECISIONS);
   }
 
-  // The server restarted: discard the data of the former process.
+  // The server restarted: discard the data of the previous process.
   async restart() {
     this.layouts = [];
     this.lines = null;

@@ -71,7 +71,7 @@ function meters(node) {
 
 function pods(node) {
   const visiblePods = node.pods.slice(0, MAX_ROWS);
-  return h("section.card", {}, h("h2", {}, `Pods on this node: ${node.pods.length.toLocaleString("en")}`), visiblePods.length ? h("div.scroll", {}, h("table", {},
+  return h("section.card", {}, h("h2", {}, `Pods on this node: ${node.pods.length.toLocaleString("en")}`), visiblePods.length ? h("div.scroll", {}, h("table.stack", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th.number", {}, "CPU"), h("th.number", {}, "Memory"), h("th.number", {}, "Priority"), h("th", {}, "Owner"))),
     h("tbody", {}, visiblePods.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)), h("td.number", {}, amount("cpu", pod.requests.cpu ?? 0)), h("td.number", {}, amount("memory", pod.requests.memory ?? 0)), h("td.number", {}, pod.priority), h("td", {}, pod.owner))))))
     : empty("No pods", ""), node.pods.length > MAX_ROWS && h("p.quiet", {}, `and ${count(node.pods.length - MAX_ROWS, "more pod")}`));
@@ -95,7 +95,7 @@ function taints(node) {
 // A condition other than Ready reports a problem if it is true.
 function conditions(node) {
   const isGood = (item) => item.status === (item.type === "Ready" ? "True" : "False");
-  return h("section.card", {}, h("h2", {}, "Conditions"), node.conditions.length ? h("table", {}, h("tbody", {}, node.conditions.map((item) => h("tr", {}, h("td", {}, item.type),
+  return h("section.card", {}, h("h2", {}, "Conditions"), node.conditions.length ? h("table.stack", {}, h("tbody", {}, node.conditions.map((item) => h("tr", {}, h("td", {}, item.type),
     h("td", {}, h(`span.tag${isGood(item) ? "" : ".error"}`, {}, item.status)), h("td", {}, item.reason), h("td.quiet", {}, store.about.kind === "live" && item.since ? `for ${age(item.since)}` : item.since))))) : h("p.quiet", {}, "none reported"),
   node.created && store.about.kind === "live" && h("p.quiet", {}, `Age: ${age(node.created)}`));
 }

@@ -50,6 +50,6 @@ function podTable(pods) {
     h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Node"), h("th.number", {}, "CPU"), h("th.number", {}, "Memory"), h("th.number", {}, "Priority"), h("th", {}, "Owner"), withAge && h("th.number", {}, "Age"))),
     h("tbody", {}, pods.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)),
       pod.node ? h("td", {}, nodeLink(pod.node)) : h("td.long", {}, h("span.tag.unschedulable", {}, "pending"), " ", reason(pod.reason)),
-      h("td.number", {}, pod.node && amount("cpu", pod.requests.cpu ?? 0)), h("td.number", {}, pod.node && amount("memory", pod.requests.memory ?? 0)),
+      h("td.number", {}, amount("cpu", pod.requests.cpu ?? 0)), h("td.number", {}, amount("memory", pod.requests.memory ?? 0)),
       h("td.number", {}, pod.priority), h("td", {}, pod.owner), withAge && h("td.number", {}, age(pod.created)))))));
 }

@@ -3,6 +3,7 @@
 import { empty, fill, h, whenChanged } from "./dom.js";
 import { retryEvent } from "./retry-events.js";
 import { store } from "./store.js";
+import { startTimeline } from "./timeline.js";
 import { podsBy } from "./view-waiting.js";
 
 const QUEUES = [
@@ -25,7 +26,8 @@ export function queuesView() {
   const events = h("section.card", { "aria-label": "Events" });
   const groups = h("section.card", { "aria-label": "Pod groups" });
   const podSection = h("section.card", { "aria-label": "Pods" });
-  const element = h("div", {}, h("h1.hidden", {}, "Queues"), queueTiles, podSection, h("div.columns.even", {}, events, groups));
+  const timeline = store.isPlayed ? null : startTimeline(); // a simulation shows the actual starts
+  const element = h("div", {}, h("h1.hidden", {}, "Queues"), queueTiles, timeline?.element, podSection, h("div.columns.even", {}, events, groups));
   let selectedQueue = "", list = null;
 
   function selectQueue(queue) {
@@ -58,5 +60,6 @@ export function queuesView() {
     drawGroups(state.podGroups);
     if (!list) selectQueue(selectedQueue);
     list.refresh();
+    timeline?.update();
   } };
 }

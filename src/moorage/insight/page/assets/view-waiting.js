@@ -1,7 +1,7 @@
 // Pending pods: all reasons, page by page, and the pods of one reason.
 
 import { get } from "./api.js";
-import { count, duration, empty, fill, h, podLink } from "./dom.js";
+import { age, amount, count, duration, empty, fill, h, podLink } from "./dom.js";
 import { describeFix, groupList, reason } from "./reasons.js";
 import { store } from "./store.js";
 
@@ -86,10 +86,12 @@ export function waitingView() {
 }
 
 export function podTable(pods) {
+  const withAge = store.about.kind === "live";
   return h("div.scroll", {}, h("table.stack", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Queue"), h("th.number", {}, "Attempts"), h("th.number", {}, "Priority"), h("th", {}, "Last result"))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Queue"), h("th.number", {}, "CPU"), h("th.number", {}, "Memory"), withAge && h("th.number", {}, "Age"), h("th.number", {}, "Attempts"), h("th.number", {}, "Priority"), h("th", {}, "Last result"))),
     h("tbody", {}, pods.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)), h("td", {}, pod.place),
-      h("td.number", {}, pod.attempts), h("td.number", {}, pod.priority),
+      h("td.number", {}, amount("cpu", pod.requests.cpu ?? 0)), h("td.number", {}, amount("memory", pod.requests.memory ?? 0)),
+      withAge && h("td.number", {}, age(pod.created)), h("td.number", {}, pod.attempts), h("td.number", {}, pod.priority),
       h("td.long", {}, pod.wouldGoTo ? `fits on ${pod.wouldGoTo}` : pod.message || reason(pod.reasons.join(", "))))))));
 }
 

@@ -1,11 +1,12 @@
 """Fixes for conflicts with other pods: pod affinity, host ports, topology spread."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.insight.explain.fixes.nodes import is_reserved, label_edit, topology_keys
+from moorage.insight.explain.fixes.nodes import has_own_nodes, is_reserved, label_edit, topology_keys
 from moorage.insight.explain.spelling import find_intended
-from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import Edit, remove_items
 from moorage.kube.api.codec import convert
 from moorage.kube.api.node import HOSTNAME_LABEL
@@ -18,9 +19,12 @@ SOFT: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+TERMS: Final = ("spec", "affinity", "podAffinity", REQUIRED)
+CONSTRAINTS: Final = ("spec", "topologySpreadConstraints")
 MAX_WEIGHT: Final = 100
 MAX_SETS: Final = 12
 MAX_SKEW: Final = 2**31 - 1
+_SEPARATORS: Final = re.compile(r"[-_.]")
 
 
 @fix()
@@ -31,20 +35,62 @@ def correct_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
         path = ("spec", "affinity", "podAffinity", REQUIRED, number)
         selector = term.get("labelSelector") or {}
         namespaces = set(term.get("namespaces") or [subject.pod.namespace])
-        running = [pod for info in subject.nodes for pod in info.pods.values()]
+        placed_pods = [pod for info in subject.nodes for pod in info.pods.values()]
         for key, text in (selector.get("matchLabels") or {}).items():
-            values = sorted({pod.labels[key] for pod in running if pod.namespace in namespaces and key in pod.labels})
+            near = [pod for pod in (*placed_pods, subject.pod) if pod.namespace in namespaces and key in pod.labels]
+            values = sorted({pod.labels[key] for pod in near})
             if intended := find_intended(text, values):
                 edit = subject.draft().put((*path, "labelSelector", "matchLabels", key), intended).edit()
                 description = f"Change {key} in its required pod affinity from {text} to {intended}"
                 yield ProposedChange("affinity", description, [edit], -1)
+            # A longer name of the same thing: redis and redis-master.
+            longer = [value for value in values if text in _SEPARATORS.split(value)]
+            if text not in values and len(longer) == 1:
+                edit = subject.draft().put((*path, "labelSelector", "matchLabels", key), longer[0]).edit()
+                description = f"Change {key} in its required pod affinity from {text}, which no pod has, to {longer[0]}"
+                yield ProposedChange("affinity", description, [edit])
         matcher = label_matcher(convert(LabelSelector, selector))
-        matching = {pod.namespace for pod in running if matcher.matches(pod.labels)}
-        if matching and not matching & namespaces and "namespaceSelector" not in term:
-            namespace = min(matching)
-            edit = subject.draft().put((*path, "namespaces"), [namespace]).edit()
+        matching = {pod.namespace for pod in placed_pods if matcher.matches(pod.labels)}
+        yield from _correct_namespaces(subject, path, (term.get("namespaceSelector") or {}).get("matchLabels") or {})
+        if matching and not matching & namespaces:
+            namespace, draft = min(matching), subject.draft()
+            if "namespaceSelector" in term:
+                draft.remove(*path, "namespaceSelector")
+            edit = draft.put((*path, "namespaces"), [namespace]).edit()
             description = f"Set the namespace of its required pod affinity {_term_text(term)} to {namespace}"
             yield ProposedChange("affinity", description, [edit], -1)
+
+
+def _correct_namespaces(
+    subject: Subject, path: tuple[str | int, ...], selected: dict[str, str]
+) -> Iterator[ProposedChange]:
+    """Correct a label of the namespaces of a required pod affinity that is probably misspelt."""
+    objects = subject.session.objects
+    labels = [objects.content(item)["metadata"].get("labels") or {} for item in objects.known("Namespace")]
+    for key, text in selected.items():
+        if intended := find_intended(text, sorted({item[key] for item in labels if key in item})):
+            edit = subject.draft().put((*path, "namespaceSelector", "matchLabels", key), intended).edit()
+            description = f"Change {key} of the namespaces of its required pod affinity from {text} to {intended}"
+            yield ProposedChange("affinity", description, [edit], -1)
+
+
+@fix()
+def correct_topology_keys(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Correct topology keys that no node has, and that are probably misspelt, in affinity terms and constraints."""
+    spec = subject.content.get("spec", {})
+    affinity = (spec.get("affinity") or {}).get("podAffinity") or {}
+    labels = {label for info in subject.nodes for label in info.labels}
+    constraints = spec.get("topologySpreadConstraints") or ()
+    draft, texts = subject.draft(), list[str]()
+    for path, items in ((TERMS, affinity.get(REQUIRED) or ()), (CONSTRAINTS, constraints)):
+        for at, item in enumerate(items):
+            key = str(item.get("topologyKey"))
+            if item.get("whenUnsatisfiable", HARD) == HARD and (intended := find_intended(key, labels)):
+                draft.put((*path, at, "topologyKey"), intended)
+                location = "its required pod affinity" if path == TERMS else "its topology spread"
+                texts.append(f"the topology key {key} of {location} to {intended}")
+    if texts:
+        yield ProposedChange("affinity", f"Change {' and '.join(texts)}: no node has this label", [draft.edit()], -1)
 
 
 @fix()
@@ -57,7 +103,7 @@ def prefer_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
         for number, _ in enumerate((affinity.get(field) or {}).get(REQUIRED) or ())
     ]
 
-    def edits_for(selected: Sequence[tuple[str, int]]) -> list[Edit]:
+    def make_edits(selected: Sequence[tuple[str, int]]) -> list[Edit]:
         draft = subject.draft()
         for field, number in selected:
             preference = {"weight": MAX_WEIGHT, "podAffinityTerm": affinity[field][REQUIRED][number]}
@@ -67,15 +113,16 @@ def prefer_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
             draft.do(*remove_items(("spec", "affinity", field, REQUIRED), numbers))
         return [draft.edit()]
 
-    selected = subject.fewest(terms, edits_for)
+    selected = subject.fewest(terms, make_edits)
     if selected is not None:
         words = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
         terms_text = " and ".join(
             f"{words[field]} {_term_text(affinity[field][REQUIRED][at])}" for field, at in selected
         )
-        yield ProposedChange(
-            "affinity", f"Change the {terms_text} from required to preferred", edits_for(selected), len(selected)
-        )
+        text = f"Change the {terms_text} from required to preferred"
+        is_attracted = any(field == "podAffinity" for field, _ in selected)
+        cost = len(selected) + RELUCTANT * (is_attracted and has_own_nodes(subject, "InterPodAffinity"))
+        yield ProposedChange("affinity", text, make_edits(selected), cost)
 
 
 def _term_text(term: dict[str, Any]) -> str:
@@ -93,18 +140,18 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove labels of the pod that other pods or spread constraints select."""
     labels = subject.content.get("metadata", {}).get("labels") or {}
 
-    def edits_for(selected: Sequence[str]) -> list[Edit]:
+    def make_edits(selected: Sequence[str]) -> list[Edit]:
         draft = subject.live_draft()
         for key in selected:
             draft.remove("metadata", "labels", key)
         return [draft.edit()]
 
-    removable = subject.fewest(list(labels), edits_for)
+    removable = subject.fewest(list(labels), make_edits)
     if removable is not None:
         names = " and ".join(f"{key}={labels[key]}" for key in removable)
         text = f"Remove the label {names} from the pod: other pods select it"
         # Services and controllers also select pods by labels.
-        yield ProposedChange("label", text, edits_for(removable), LAST_RESORT)
+        yield ProposedChange("label", text, make_edits(removable), LAST_RESORT)
 
 
 @fix()
@@ -143,7 +190,7 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
 
 @fix()
 def honor_policies(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Ignore domains whose nodes the pod cannot use: by their taints, or by its own requirements."""
+    """Ignore domains of nodes that the pod cannot use: by their taints, or by its own requirements."""
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
     path = ("spec", "topologySpreadConstraints")
     for index, item in enumerate(constraints):
@@ -208,13 +255,15 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     keys = topology_keys(subject)
     for row in rows[:MAX_SETS]:
         node = subject.nodes[row]
-        missing = [key for key in keys if key not in node.labels]
-        if len(missing) != 1:
+        missing_keys = [key for key in keys if key not in node.labels]
+        if len(missing_keys) != 1:
             continue
-        values = subject.label_values(missing[0])
-        # The name of the node is a valid host name; another reserved label gets no invented value.
-        is_free = missing[0] == HOSTNAME_LABEL or not is_reserved(missing[0])
+        values = subject.label_values(missing_keys[0])
+        # The name of the node is a valid host name. Another reserved label gets no invented value.
+        is_free = missing_keys[0] == HOSTNAME_LABEL or not is_reserved(missing_keys[0])
         for text in [*values[:MAX_SETS], *([node.name] if is_free else ())]:
-            description = f"Add the label {missing[0]}={text} to node {node.name}"
-            cost = LAST_RESORT if is_reserved(missing[0]) else 2
-            yield ProposedChange("node-label", description, [label_edit(subject, node.name, {missing[0]: text})], cost)
+            description = f"Add the label {missing_keys[0]}={text} to node {node.name}"
+            cost = LAST_RESORT if is_reserved(missing_keys[0]) else 2
+            yield ProposedChange(
+                "node-label", description, [label_edit(subject, node.name, {missing_keys[0]: text})], cost
+            )
