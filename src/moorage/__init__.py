@@ -1,7 +1,7 @@
 """Moorage: the Kubernetes scheduler in Python.
 
 This package exports all names that plugin authors need, and :class:`Session` for scripts and notebooks. They are the
-public API; each is imported on first use. For tests there is :mod:`moorage.testing`.
+public API. Each is imported on first use. For tests there is :mod:`moorage.testing`.
 
 >>> from moorage import FilterPlugin, Status
 >>> class SpotOnly(FilterPlugin):

@@ -28,7 +28,7 @@ ORDER: Final = (
     *("snapshot", "record", SCHEDULER),
 )
 MODULES: Final = {"up": "up.command"}
-"""Commands whose module has another name."""
+"""Modules of commands with another name than the command."""
 
 
 class _Sections(options.CommandGroup):
@@ -41,7 +41,7 @@ class _Sections(options.CommandGroup):
 
 def make_app(names: Iterable[str] = ORDER) -> typer.Typer:
     """Return the command line with these commands."""
-    app = options.make_group("The Kubernetes scheduler in Python.", _Sections)
+    app = options.make_group("A Kubernetes scheduler in Python, compatible with kube-scheduler.", _Sections)
     app.callback()(_options)
     for name in names:
         if name == SCHEDULER:
@@ -60,7 +60,7 @@ def _scheduler() -> None:
 
 
 def run_command(arguments: Sequence[str], name: str) -> int:
-    """Run a command line and return its exit code; raise InputError for invalid usage."""
+    """Run a command line and return its exit code. Raise InputError for invalid usage."""
     # typer inspects the parameters of all registered commands, so only the called command is registered.
     app = make_app(arguments[:1] if arguments[:1] and arguments[0] in ORDER else ORDER)
     try:
@@ -80,4 +80,4 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Define the options of `moorage` itself; their callbacks do the work."""
+    """Define the options of `moorage` itself. Their callbacks do the work."""

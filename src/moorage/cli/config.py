@@ -78,7 +78,7 @@ def check(
 
 
 async def _construct_plugins(policy: "Policy") -> None:
-    """Construct all plugins without a cluster; raise PluginError if a constructor or its events fail."""
+    """Construct all plugins without a cluster. Raise PluginError if a constructor or its events fail."""
     from msgspec.structs import replace
 
     from moorage.cluster import DiscardingApi, OfflineScheduler
@@ -103,7 +103,7 @@ def convert(
 
     FILE is a configuration of any older version, a Policy, or a ConfigMap that contains one of them. Moved, renamed
     and lost settings are listed on standard error. If settings are lost, the command writes nothing and exits with
-    code 2; --lossy writes the others.
+    code 2; --lossy writes the remaining settings.
     """
     start_lightly()
     from moorage.common.errors import ConfigError
@@ -113,7 +113,7 @@ def convert(
     from moorage.scheduler.config.loading import read_config_text
 
     if (file is None) == (algorithm_provider is None):
-        raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
+        raise ConfigError("moorage config convert", "specify either FILE or --algorithm-provider")
     if file is not None:
         conversions = convert_text(read_config_text(file), str(file))
     else:
@@ -125,7 +125,7 @@ def convert(
         raise ConfigError(
             str(file or "--algorithm-provider"),
             "some settings cannot be expressed in v1",
-            hint="the lost settings are listed above; --lossy converts the others",
+            hint="the lost settings are listed above; --lossy converts the remaining ones",
         )
     typer.echo("---\n".join(to_yaml(conversion.data) for conversion in conversions), nl=False)
 

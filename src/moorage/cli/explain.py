@@ -69,7 +69,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     """Explain why a pod is pending, and suggest changes that make it fit.
 
     For a scheduled pod, the command compares its node with the best alternative. The cluster is the live one that
-    kubectl uses, a snapshot, or files; nothing is written to it. Every suggested change was tried: the plugins of the
+    kubectl uses, a snapshot, or files. Nothing is written to it. Every suggested change was tried: the plugins of the
     scheduler accept the pod on the changed cluster.
 
     The text is at most one screen long. -v 1 prints all reasons and changes, and the events that trigger a retry.
@@ -98,7 +98,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 
 def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
-    """Print the logged attempts of a pod; raise InputError if the log has none."""
+    """Print the logged attempts of a pod. Raise InputError if the log has none."""
     from moorage.scheduler.decisions.decision import json_chunks
     from moorage.scheduler.decisions.decision_log import read_log
     from moorage.scheduler.decisions.printing import history_lines
@@ -148,9 +148,9 @@ def find_missing_gates(cluster: "LoadedCluster", policy: "Policy", requested: li
 def _explain(
     session: "Session", name: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
-    from moorage.insight import explain_pod, explain_workload, find_workload
+    from moorage.insight import EXPLAINED, explain_pod, explain_workload, find_workload
 
-    workload = find_workload(session, name, namespace)
+    workload = find_workload(session, name, namespace, kinds=EXPLAINED)
     if workload is None:
         return explain_pod(session, _pod_key(name, namespace), node=node, seconds=seconds)
     if node:

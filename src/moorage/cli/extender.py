@@ -18,7 +18,12 @@ ClientAuthority = Annotated[
 AllowAnyone = Annotated[
     bool, typer.Option("--allow-anyone", help="Accept clients from the network without a certificate.")
 ]
-Url = Annotated[str, typer.Option("--url", metavar="URL", help="URL of this extender for kube-scheduler, as printed.")]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", metavar="URL", help="URL of this extender in the printed section (default: from --address and --port)."
+    ),
+]
 
 
 def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
@@ -42,7 +47,7 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
 
     kube-scheduler calls them as an extender (filter, prioritize, preempt, bind). The command prints the section for
     kube-scheduler's configuration. Requests contain only node names: the extender watches the cluster itself. Plugins
-    may filter, score and bind; plugins with other extension points are rejected.
+    may filter, score and bind. Plugins with other extension points are rejected.
     """
     start_lightly()
     options.configure_log_level(verbosity)

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -57,7 +56,10 @@ RunOnOption = Annotated[
     ),
 ]
 OnOption = Annotated[
-    Backend, typer.Option("--on", help="Run trials on the cores of this machine, or on Ray (moorage[ray]).")
+    Backend,
+    typer.Option(
+        "--on", metavar="<cores|ray>", help="Run trials on the cores of this machine, or on Ray (moorage[ray])."
+    ),
 ]
 RayAddressOption = Annotated[
     str,
@@ -72,7 +74,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Directory for rows and report (default: EXPERIMENT-results)."),
+        typer.Option("--out", metavar="DIR", help="Directory for results and report (default: EXPERIMENT-results)."),
     ] = None,
     workers: WorkersOption = 0,
     on: RunOnOption = Backend.CORES,
@@ -124,11 +126,11 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         run_experiment,
     )
 
-    loaded = load_experiment(experiment)
-    loaded.check_policies()
+    loaded_experiment = load_experiment(experiment)
+    loaded_experiment.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
     if shard:
-        _run_shard(loaded, results, _parse_shard(shard), workers, quiet=quiet)
+        _run_shard(loaded_experiment, results, _parse_shard(shard), workers, quiet=quiet)
         return
     job = None
     if on is Backend.KUBERNETES:
@@ -138,30 +140,32 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     is_interrupted = False
     trials: list[TrialResult] = []
     with (
-        _open_run(on, ray_address, workers, job, experiment, results, total=len(loaded)) as run_trials,
+        _open_run(on, ray_address, workers, job, experiment, results, total=len(loaded_experiment)) as run_trials,
         _trials_progress("trials", quiet=quiet) as progress,
         _interruptible(progress) as show,
     ):
         try:
-            trials = run_experiment(loaded, results, run_trials, show=show)
+            trials = run_experiment(loaded_experiment, results, run_trials, show=show)
         except KeyboardInterrupt:
             is_interrupted = True
-            trials = [result for trial in loaded.trials() if (result := results.find(trial)) is not None]
-    report = _write_report(loaded, results, trials)
+            trials = [result for trial in loaded_experiment.trials() if (result := results.find(trial)) is not None]
+    report = _write_report(loaded_experiment, results, trials)
     if is_interrupted:
-        typer.echo(f"interrupted; {len(trials)} of {len(loaded)} trials are stored; report: {report}", err=True)
+        typer.echo(
+            f"interrupted; {len(trials)} of {len(loaded_experiment)} trials are stored; report: {report}", err=True
+        )
         typer.echo("run the same command to resume", err=True)
         raise typer.Exit(EXIT_INTERRUPTED)
-    failed = [result.trial for result in trials if result.trial.error]
-    for row in failed:
+    failed_trials = [result.trial for result in trials if result.trial.error]
+    for row in failed_trials:
         typer.echo(f"failed: {row.configuration}, {row.trace}, {row.cluster}, seed {row.seed}: {row.error}", err=True)
-    if loaded.experiment.options.arrivals_only:
+    if loaded_experiment.experiment.options.arrivals_only:
         for line in arrivals_as_text(trials):
             typer.echo(line)
-    typer.echo(f"{len(trials) - len(failed)} of {len(trials)} trials; report: {report}")
+    typer.echo(f"{len(trials) - len(failed_trials)} of {len(trials)} trials; report: {report}")
     if open_report:
         typer.launch(report.resolve().as_uri())
-    if failed:
+    if failed_trials:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -181,25 +185,25 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
 ) -> None:
     """Search for the weights and arguments that optimize an objective.
 
-    The best candidate is written as a KubeSchedulerConfiguration. Bad candidates are stopped early. The best one is
-    evaluated on seeds that the search did not use. The same command resumes an interrupted search.
+    The best candidate is written as a KubeSchedulerConfiguration. It is evaluated on seeds that the search did
+    not use. Bad candidates are stopped early. The same command resumes an interrupted search.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
     from moorage.lab import Results, TuneOutcome, load_experiment, load_plan, report_lines
     from moorage.lab import tune as search
 
-    loaded = load_experiment(experiment)
-    loaded.check_policies()
-    plan = load_plan(loaded)
+    loaded_experiment = load_experiment(experiment)
+    loaded_experiment.check_policies()
+    plan = load_plan(loaded_experiment)
     results = Results(out or experiment.with_name(f"{experiment.stem}-tuned"))
     try:
         with (
-            _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
+            _open_backend(on, ray_address, workers, total=len(loaded_experiment)) as run_trials,
             _trials_progress("candidates", quiet=quiet) as progress,
             _interruptible(progress) as show,
         ):
-            outcome = search(loaded, plan, results, run_trials, seed=seed, show=show)
+            outcome = search(loaded_experiment, plan, results, run_trials, seed=seed, show=show)
     except KeyboardInterrupt as interrupt:
         partial_outcome: TuneOutcome | None = getattr(interrupt, "outcome_so_far", None)
         for line in report_lines(partial_outcome) if partial_outcome is not None else ():
@@ -233,7 +237,7 @@ def evolve(
 ) -> None:
     """Search for a score function that optimizes an objective.
 
-    Candidates run in separate processes with limits. The best one is evaluated on traces that the search did not
+    Candidates run in separate processes with limits. The best candidate is evaluated on traces that the search did not
     use, and written as a plugin if it is better than the baseline. The same command resumes an interrupted search.
     """
     start_lightly()
@@ -241,13 +245,13 @@ def evolve(
     from moorage.lab import EvolveOutcome, Results, describe_outcome, load_evolve_plan, load_experiment
     from moorage.lab import evolve as search
 
-    loaded = load_experiment(experiment)
-    loaded.check_policies()
-    plan = load_evolve_plan(loaded)
+    loaded_experiment = load_experiment(experiment)
+    loaded_experiment.check_policies()
+    plan = load_evolve_plan(loaded_experiment)
     results = Results(out or experiment.with_name(f"{experiment.stem}-evolved"))
     try:
         with _trials_progress("candidates", quiet=quiet) as progress, _interruptible(progress) as show:
-            outcome = search(loaded, plan, results, seed=seed, workers=workers, command=propose, show=show)
+            outcome = search(loaded_experiment, plan, results, seed=seed, workers=workers, command=propose, show=show)
     except KeyboardInterrupt as interrupt:
         partial_outcome: EvolveOutcome | None = getattr(interrupt, "outcome_so_far", None)
         for line in describe_outcome(partial_outcome) if partial_outcome is not None else ():
@@ -280,13 +284,19 @@ def import_(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     cpu_per_gpu: Annotated[
         int,
         typer.Option(
-            "--cpu-per-gpu", metavar="MILLI", parser=options.number(0), help="Milli-CPU per GPU, if the trace has none."
+            "--cpu-per-gpu",
+            metavar="MILLI",
+            parser=options.number(0),
+            help="CPU request per GPU, in thousandths of a core, if the trace has no CPU requests.",
         ),
     ] = 0,
     memory_per_gpu: Annotated[
         int,
         typer.Option(
-            "--memory-per-gpu", metavar="MIB", parser=options.number(0), help="MiB per GPU, if the trace has none."
+            "--memory-per-gpu",
+            metavar="MIB",
+            parser=options.number(0),
+            help="Memory request per GPU, in MiB, if the trace has no memory requests.",
         ),
     ] = 0,
     gpus_per_pod: Annotated[
@@ -295,18 +305,27 @@ def import_(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
             "--gpus-per-pod",
             metavar="NUMBER",
             parser=options.number(0, 1000),
-            help="Split larger jobs into pods with this number of GPUs; 0 means 8 for philly, and no split for others.",
+            help="GPUs per pod; jobs with more GPUs are split into several pods. 0 means 8 for philly, and no split "
+            "for other formats.",
         ),
     ] = 0,
     throughputs: Annotated[
-        str, typer.Option("--throughputs", metavar="FILE", help="Table of steps per second (gavel).")
+        str,
+        typer.Option(
+            "--throughputs",
+            metavar="FILE",
+            help="Throughput table: steps per second of each job type and GPU model (gavel).",
+        ),
     ] = "",
-    worker: Annotated[str, typer.Option("--worker", metavar="NAME", help="GPU model of the table (gavel).")] = "v100",
+    worker: Annotated[
+        str, typer.Option("--worker", metavar="NAME", help="GPU model to select in the throughput table (gavel).")
+    ] = "v100",
     no_gangs: Annotated[bool, typer.Option("--no-gangs", help="Schedule the pods of a job one by one.")] = False,
 ) -> None:
     """Convert a public trace.
 
-    Jobs with several pods become gangs, and pods are sorted by arrival.
+    Jobs with several pods become gangs, and pods are sorted by arrival. To use a trace in another format, describe its
+    columns with a mapping in the experiment: see docs/how-to/import-traces.md.
 
     Example: moorage lab import openb --nodes nodes.csv --pods pods.csv --out trace.jsonl
     """
@@ -417,16 +436,16 @@ def generate(
         typer.echo(f"{cluster_out}: {len(cluster.nodes)} nodes")
 
 
-def _write_report(loaded: "LoadedExperiment", results: "Results", trials: "list[TrialResult]") -> Path:
-    """Write all rows, tables and figures, and the report; return its path."""
-    from moorage.lab import figures_as_svg, measures_as_csv, measures_as_latex, report_page
+def _write_report(experiment: "LoadedExperiment", results: "Results", trials: "list[TrialResult]") -> Path:
+    """Write all rows, tables and figures, and the report. Return its path."""
+    from moorage.lab import figures_as_files, measures_as_csv, measures_as_latex, report_page
 
     results.combine(trials)
-    results.write("measures.csv", measures_as_csv(loaded.experiment, trials).encode())
-    results.write("measures.tex", measures_as_latex(loaded.experiment, trials).encode())
-    page = report_page(loaded.experiment, trials)
-    for name, figure in figures_as_svg(page).items():
-        results.write(f"figures/{name}", figure.encode())
+    results.write("measures.csv", measures_as_csv(experiment.experiment, trials).encode())
+    results.write("measures.tex", measures_as_latex(experiment.experiment, trials).encode())
+    page = report_page(experiment.experiment, trials)
+    for name, figure in figures_as_files(page):
+        results.write(f"figures/{name}", figure)
     return results.write("report.html", page.encode())
 
 
@@ -439,13 +458,13 @@ def _parse_shard(text: str) -> tuple[int, int]:
 
 
 def _run_shard(
-    loaded: "LoadedExperiment", results: "Results", shard: tuple[int, int], workers: int, *, quiet: bool
+    experiment: "LoadedExperiment", results: "Results", shard: tuple[int, int], workers: int, *, quiet: bool
 ) -> None:
-    """Run a part of the trials; failed ones are reported by the command that makes the report."""
+    """Run a part of the trials. Failed ones are reported by the command that makes the report."""
     from moorage.lab import default_run, run_experiment
 
     with _trials_progress("trials", quiet=quiet) as progress, _interruptible(progress) as show:
-        trials = run_experiment(loaded, results, default_run(len(loaded), workers), show=show, shard=shard)
+        trials = run_experiment(experiment, results, default_run(len(experiment), workers), show=show, shard=shard)
     typer.echo(f"{len(trials)} trials of shard {shard[0]}/{shard[1]}; no report: run the command without --shard")
 
 
@@ -490,19 +509,21 @@ def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) ->
 
 @contextmanager
 def _interruptible(show: "ShowTrials | None") -> "Iterator[ShowTrials]":
-    """Stop on SIGTERM as on Ctrl-C; yield a progress function that stops, too.
+    """Stop on SIGTERM as on Ctrl-C. Yield a progress function that also stops.
 
-    Python ignores an exception of a signal handler that runs during a callback of its garbage collection. The signal is
-    therefore remembered until the next finished trial.
+    A signal handler may run at any point, for example before a new task is stored. A trial therefore ends between two
+    callbacks of its loop, and a second signal ends it immediately. Python ignores an exception during a callback of its
+    garbage collection, so the signal is also remembered until the next finished trial.
     """
+    from moorage.common.virtual_time import interrupt_virtual_loop
+
     is_stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
         nonlocal is_stopped
-        is_stopped = True
-        # The exception may be raised between the creation of a coroutine and that of its task.
-        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        raise KeyboardInterrupt
+        is_first, is_stopped = not is_stopped, True
+        if not (is_first and interrupt_virtual_loop()):
+            raise KeyboardInterrupt
 
     def show_or_stop(done: int, total: int, name: str) -> None:
         if is_stopped:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -21,13 +21,19 @@ from moorage.cli import options
 from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
 
+if TYPE_CHECKING:
+    import uvicorn
+
 SECONDS: Final = 300.0
 SHUTDOWN_SECONDS: Final = 3
 """Time limit for open connections after Ctrl-C."""
+MAX_CONNECTIONS: Final = 64
+REQUEST_SECONDS: Final = 10
+"""Time limit for the headers of the first request on a connection."""
 MAX_ITEMS: Final = 20
 """Maximum length of a list in a result, because language models have a limited context."""
 MAX_COMMANDS: Final = 4
-"""Commands that run at the same time; further calls wait."""
+"""Commands that run at the same time. Further calls wait."""
 PROGRAM: Final = (
     "import sys; from moorage.common.forked_process import end_with_parent; end_with_parent(int(sys.argv[1])); "
     "from moorage.cli.main import run; sys.exit(run(sys.argv[2:]))"
@@ -75,14 +81,9 @@ def mcp(
         return
     if token_file is None:
         raise InputError("--http-port", "needs --token-file", hint="write a secret into a file, and pass the file")
-    import uvicorn
-
     from moorage.kube.http.guard import read_tokens
 
-    tokens = read_tokens(token_file)
-
-    app = require_token(server.streamable_http_app(), tokens)
-    uvicorn.run(app, host="127.0.0.1", port=http_port, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+    make_http_server(require_token(server.streamable_http_app(), read_tokens(token_file)), http_port).run()
 
 
 class ReadOnlyTools:
@@ -149,7 +150,7 @@ class ReadOnlyTools:
         return await self._simulate()
 
     async def _simulate(self, *changes: str) -> dict[str, Any]:
-        """Simulate files or a snapshot; save a live cluster as a snapshot first."""
+        """Simulate files or a snapshot. Save a live cluster as a snapshot first."""
         with TemporaryDirectory() as directory:
             source = self._cluster
             if not {"-f", "--snapshot"} & set(source):
@@ -175,7 +176,7 @@ class ReadOnlyTools:
             return await self._run_command(*command, str(path), "-o", "json", *self._cluster, *self._config)
 
     async def _run_command(self, *arguments: str, private: str = "") -> dict[str, Any]:
-        """Run a command; raise InputError with its message if it fails. The result omits the ``private`` directory."""
+        """Run a command. Raise InputError with its message if it fails. The result omits the ``private`` directory."""
         code, output, problem = await self._run(*arguments, "-q")
         if private:
             output, problem = output.replace(private, ""), problem.replace(private, "")
@@ -190,7 +191,7 @@ class ReadOnlyTools:
 
 
 def _name(text: str) -> str:
-    """Return a name; raise InputError if the command would parse it as an option."""
+    """Return a name. Raise InputError if the command would parse it as an option."""
     if text.startswith("-"):
         raise InputError(text, "a name cannot begin with a dash")
     return text
@@ -199,13 +200,13 @@ def _name(text: str) -> str:
 def _pod_name(text: str) -> str:
     """Return the name of a pod or workload with its kind, which never is the name of a file."""
     if text.endswith(FILE_EXTENSIONS) or text.startswith((".", "/")):
-        raise InputError(text, "files are not read here", hint="pass the manifest as pod_manifest")
+        raise InputError(text, "file names are not supported", hint="pass the manifest as pod_manifest")
     kind, slash, _ = text.partition("/")
     return _name(text) if slash and (kind in WORKLOAD_KINDS or text.count("/") == 2) else f"pod/{_name(text)}"
 
 
 async def _run(*arguments: str) -> tuple[int, str, str]:
-    """Run a command in a process that ends with this one; files of the current directory are not imported (-P)."""
+    """Run a command in a process that ends with this one. Files of the current directory are not imported (-P)."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", PROGRAM, str(os.getpid()), *arguments),
         stdin=asyncio.subprocess.DEVNULL,
@@ -239,7 +240,7 @@ def shorten(value: Any) -> Any:
 
 
 def make_server(tools: ReadOnlyTools) -> Any:
-    """Return an MCP server with the tools; raise ImportError if the SDK is not installed."""
+    """Return an MCP server with the tools. Raise ImportError if the SDK is not installed."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import ToolAnnotations
@@ -276,9 +277,54 @@ def require_token(app: Asgi, tokens: Sequence[bytes]) -> Asgi:
     async def check(scope: dict[str, Any], receive: Any, send: Any) -> None:
         header = dict(scope.get("headers") or ()).get(b"authorization", b"")
         if scope["type"] == "http" and not any(hmac.compare_digest(header, item) for item in expected):
-            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
+            headers = [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": b"a bearer token is required\n"})
             return
         await app(scope, receive, send)
 
     return check
+
+
+def make_http_server(app: Asgi, port: int) -> "uvicorn.Server":
+    """Return a server on 127.0.0.1 with a limited number of connections."""
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    idle_connections: dict[H11Protocol, None] = {}  # connections without a request, the oldest first
+
+    class LimitedConnection(H11Protocol):
+        """At the limit, a new connection replaces the oldest one without a request."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > MAX_CONNECTIONS:
+                oldest = next(iter(idle_connections), self)
+                idle_connections.pop(oldest, None)
+                oldest.transport.abort()
+            idle_connections[self] = None
+            self.loop.call_later(REQUEST_SECONDS, self._close_without_request)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.cycle is not None:
+                idle_connections.pop(self, None)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            idle_connections.pop(self, None)
+            super().connection_lost(exc)
+
+        def _close_without_request(self) -> None:
+            if self in idle_connections:
+                self.transport.abort()
+
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=port,
+        http=LimitedConnection,
+        ws="none",
+        log_level="warning",
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    return uvicorn.Server(config)

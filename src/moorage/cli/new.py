@@ -26,8 +26,9 @@ def new(
         PluginKind,
         typer.Option(
             "--kind",
-            help="Plugin type: reject nodes, score nodes, use a custom resource, order the queue, reserve and permit, "
-            "handle pods without a feasible node, or bind.",
+            help="Plugin type. filter rejects nodes, score rates them, resource uses a custom resource, queue-sort "
+            "orders the queue, reserve reserves and permits, post-filter handles pods without a feasible node, "
+            "and bind binds pods.",
         ),
     ] = PluginKind.FILTER,
     directory: Annotated[

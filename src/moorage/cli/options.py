@@ -45,6 +45,9 @@ def describe_usage_error(error: Any) -> InputError:
         case "BadParameter" if error.param is not None:
             problem = error.message.removeprefix("Value error, ").rstrip(".")
             return InputError(_name_param(error.param), problem)
+        case "BadOptionUsage":
+            needs_value = "requires an argument" in error.message
+            return InputError(error.option_name, "needs a value" if needs_value else "takes no value", hint=hint)
         case _:
             problem = f"{error.message[:1].lower()}{error.message[1:].rstrip('.')}"
     return InputError(command, problem, hint=hint)
@@ -57,7 +60,7 @@ def _name_param(param: Any) -> str:
 class PlainValues:
     """Converts texts, paths and absent values without pydantic, with which newer versions of typer validate options.
 
-    Importing pydantic takes a fifth of the CPU of a short command. All other values are left to typer.
+    Importing pydantic takes a fifth of the CPU of a short command. typer converts all other values.
     """
 
     def __init__(self, param: Any) -> None:
@@ -93,10 +96,10 @@ class PlainValues:
 
 
 class Command(TyperCommand):
-    """A command whose help names arguments by their metavar only: some versions of typer print `{POD}` and `<str>`."""
+    """A command that lists its arguments by metavar: some versions of typer print `{POD}` or `<str>` in the help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line; raise InputError for unexpected arguments."""
+        """Parse a command line. Raise InputError for unexpected arguments."""
         ctx.allow_extra_args = True
         PlainValues.use_for(self.get_params(ctx))
         try:
@@ -132,7 +135,7 @@ class CommandGroup(TyperGroup):
     """A group that lists its commands with complete summaries, which typer would cut to one line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line; without arguments, print the help and exit with code 2."""
+        """Parse a command line. Without arguments, print the help and exit with code 2."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
@@ -140,7 +143,7 @@ class CommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command of a command line; raise InputError for an unknown one."""
+        """Return the command of a command line. Raise InputError for an unknown one."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             hint = did_you_mean(args[0], self.commands) or f"run '{ctx.command_path} --help' for the commands"
             raise InputError(ctx.command_path, f"unknown command: {args[0]}", hint=hint)
@@ -226,12 +229,12 @@ MinCompatibilityVersion = Annotated[
     typer.Option(
         "--min-compatibility-version",
         metavar="VERSION",
-        help="Oldest release in the control plane (default: one before the emulated one).",
+        help="Oldest release in the control plane (default: the release before the emulated one).",
     ),
 ]
 Plugins = Annotated[
     list[str] | None,
-    typer.Option("--plugin", metavar="MODULE:CLASS", help="Third-party plugin to load; may be repeated."),
+    typer.Option("--plugin", metavar="MODULE:NAME", help="Plugin to load, a class or a function; may be repeated."),
 ]
 PluginTimeout = Annotated[
     str,
@@ -246,7 +249,8 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Scheduler configuration (default: kube-scheduler's defaults plus each --plugin).",
+        help="Scheduler configuration (default: kube-scheduler's defaults plus each --plugin; for a live cluster, the "
+        "configuration of its scheduler if it is readable).",
     ),
 ]
 ClusterFiles = Annotated[
@@ -285,6 +289,12 @@ CertFile = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option("--tls-private-key-file", metavar="FILE", help="Private key of the certificate.")
 ]
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history", metavar="FILE", help="Trace (durations and arrivals of pods) or decision log (arrivals only)."
+    ),
+]
 ClassLabel = Annotated[
     str,
     typer.Option(
@@ -316,7 +326,7 @@ Verbosity = Annotated[
 
 
 def configure_log_level(level: int | None) -> None:
-    """Log at a verbosity, plugins included; without one, only warnings and errors are logged."""
+    """Log at a verbosity, plugins included. Without one, only warnings and errors are logged."""
     if level is not None:
         from moorage.scheduler.daemon.log_lines import configure_logs
         from moorage.scheduler.daemon.options import LoggingOptions
@@ -325,7 +335,7 @@ def configure_log_level(level: int | None) -> None:
 
 
 def configure_trial_logs(level: int | None) -> None:
-    """Log at a verbosity; without one, log nothing: failures of a trial are part of its result."""
+    """Log at a verbosity. Without one, log nothing: failures of a trial are part of its result."""
     if level is not None:
         configure_log_level(level)
         return
@@ -344,7 +354,7 @@ class GateFlags(NamedTuple):
     compatible: str = ""
 
     def choose(self, *, to_schedule: bool = True) -> "KubeFeatures":
-        """Return the feature gates in force; without ``to_schedule``, permanent features may be off."""
+        """Return the feature gates in force. Without ``to_schedule``, permanent features may be off."""
         from moorage.scheduler.daemon.feature_gates import all_gates, choose_gates
 
         versions = [[self.emulated] if self.emulated else [], [self.compatible] if self.compatible else []]
@@ -385,7 +395,7 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
 def load_live_policy(
     config: Path | None, cluster: "LoadedCluster", plugins: list[str] | None, gates: GateFlags, *, quiet: bool
 ) -> "Policy":
-    """Return the policy of the options; without --config, that of the scheduler in a live cluster if it is known."""
+    """Return the policy of the options. Without --config, that of the scheduler in a live cluster if it is known."""
     if config is None and cluster.config_source:
         print_note(f"{cluster.config_source}; --config FILE sets another", quiet=quiet)
     if config is None and cluster.config:
@@ -399,7 +409,7 @@ def load_live_policy(
 def load_policy(
     config: Path | str | None, plugins: list[str] | None, gates: GateFlags = _DEFAULT_GATES, plugin_timeout: str = ""
 ) -> "Policy":
-    """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
+    """Return the scheduling policy of the options. Without a configuration, every --plugin is enabled."""
     from moorage.scheduler.framework.registry import Registry
     from moorage.scheduler.wiring import policy
 
@@ -432,7 +442,7 @@ def load_cluster(
 
 
 def parse_seconds(text: str, option: str) -> float | None:
-    """Parse the duration of an option; ``None`` if it is not set. Raise InputError unless it is positive."""
+    """Parse the duration of an option. Return ``None`` if it is not set. Raise InputError unless it is positive."""
     from moorage.common.durations import parse_duration
 
     if not text:
@@ -468,7 +478,7 @@ def print_chunks(chunks: Iterable[bytes]) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> "Iterator[Progress | None]":
-    """Show a transient progress bar on standard error; ``None`` with --quiet, or if that is not a terminal."""
+    """Show a transient progress bar on standard error, or ``None`` with --quiet, or if that is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -496,7 +506,7 @@ def reading_progress(*, quiet: bool) -> "Iterator[ShowReading]":
 
 @contextmanager
 def simulation_progress(*, quiet: bool) -> "Iterator[ShowProgress | None]":
-    """Show a progress bar with the number of decided pods and the virtual time; without a terminal, print notes."""
+    """Show a progress bar with the number of decided pods and the virtual time. Without a terminal, print notes."""
     last = time.monotonic()
 
     def print_progress(completed: int, total: int, seconds: float) -> None:

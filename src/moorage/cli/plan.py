@@ -136,19 +136,21 @@ def defragment(
     *,
     shared: PlanOptions,
 ) -> None:
-    """Plan the fewest and cheapest moves that make pods fit.
+    """Plan the cheapest moves that make all requested pods fit.
 
-    Prints the moves, and the final nodes of the requested pods. No pod is preempted, and nothing is written to the
-    cluster.
+    The plan is feasible only if all requested pods fit. The command prints the moves, and the final nodes of the
+    requested pods. No pod is preempted, and nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
     start_lightly()
+    from moorage.common.errors import InputError
     from moorage.insight import plan_room
 
     requests = [*(request or ()), *(former_request or ())]
     if not requests:
-        raise typer.BadParameter("name a pending pod, or a file with a Pod or a workload", param_hint="REQUEST")
+        hint = "name pending pods or files with pods, or use moorage plan fit for all pending pods"
+        raise InputError("plan defragment", "no pods specified", hint=hint)
     _run(partial(plan_room, request=requests), shared)
 
 
@@ -157,8 +159,8 @@ def defragment(
 def consolidate(shared: PlanOptions) -> None:
     """Plan how to empty as many nodes as possible.
 
-    Emptied nodes remain cordoned and can be removed. The annotation moorage.io/price-per-hour of a node is its price;
-    the most expensive nodes are emptied first. With moorage[solver], the result is proven to be minimal if possible.
+    Emptied nodes remain cordoned and can be removed. The annotation moorage.io/price-per-hour of a node is its price.
+    The most expensive nodes are emptied first. With moorage[solver], the result is proven to be minimal if possible.
     Nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
@@ -174,8 +176,11 @@ def consolidate(shared: PlanOptions) -> None:
 def rebalance(
     hot: Annotated[
         float,
-        typer.Option("--hot", metavar="SHARE", help="Share of a resource; pods leave nodes whose requests exceed it."),
+        typer.Option("--hot", metavar="SHARE", help="A node is hot if a larger share of a resource is requested."),
     ] = 0.8,
+    preferred: Annotated[
+        bool, typer.Option("--preferred", help="Also move pods to nodes that their preferred node affinity favors.")
+    ] = False,
     *,
     shared: PlanOptions,
 ) -> None:
@@ -189,7 +194,7 @@ def rebalance(
     start_lightly()
     from moorage.insight import plan_rebalance
 
-    _run(partial(plan_rebalance, hot=hot), shared)
+    _run(partial(plan_rebalance, hot=hot, preferred=preferred), shared)
 
 
 @app.command(cls=options.Command)
@@ -204,10 +209,10 @@ def fit(
     *,
     shared: PlanOptions,
 ) -> None:
-    """Plan moves that make pending pods fit, without preemption.
+    """Plan moves that make pending pods fit, even if not all do.
 
     Without REQUEST, the plan is for all pending pods. If the files of -f contain no nodes, they are the request, and
-    the cluster is the snapshot or the live cluster. Nothing is written to the cluster.
+    the cluster is the snapshot or the live cluster. No pod is preempted, and nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
@@ -224,6 +229,7 @@ def fit(
 def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File written by `moorage plan -o json`.")],
     step: Annotated[bool, typer.Option("--step", help="Execute the next step.")] = False,
+    all_steps: Annotated[bool, typer.Option("--all", help="Execute all steps; stop if the cluster differs.")] = False,
     timeout: Annotated[
         str,
         typer.Option("--timeout", metavar="DURATION", help="Time limit for the evictions and replacements of a step."),
@@ -239,13 +245,15 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
 ) -> None:
     """Apply a plan, one step at a time.
 
-    Without --step, the next step is checked, and nothing is written. With --step, its nodes are cordoned, its pods are
-    evicted, and the nodes of the replacements are compared with the plan. The progress is saved in the plan file.
-    Repeat the command for the next step, or after an interruption.
+    Without --step or --all, the command checks the next step and writes nothing. With --step, it cordons the nodes of
+    the step, evicts its pods, and compares the nodes of the replacements with the plan. It saves the progress in the
+    plan file. Repeat the command for the next step, or after an interruption. --all executes all remaining steps.
 
-    If the cluster has changed, the command stops and writes a new plan; the previous plan is saved as PLAN.previous.
+    With --step or --all, the command stops if the cluster has changed, and writes a new plan. The previous plan is
+    saved as PLAN.previous.
 
-    The exit code is 0 if the step succeeded, 1 if it did not, and 2 for invalid input.
+    The exit code is 0 if the step succeeded, 1 if it did not or if the completed plan does not reach its goal, 2 for
+    invalid input, and 130 after Ctrl-C.
     """
     start_lightly()
     options.configure_trial_logs(verbosity if verbosity != 1 else None)
@@ -258,18 +266,30 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     policy = load_policy_for(cluster, config, plugin, gates, quiet=quiet)
     source = ClusterSource((), "", kubeconfig, context)
     seconds = parse_duration(timeout, where="--timeout")
-    result = apply_plan_step(plan_file, plan, source, policy, is_dry_run=not step, seconds=seconds)
-    for line in result.lines:
-        typer.echo(line)
+    try:
+        while True:
+            is_dry_run = not (step or all_steps)
+            result = apply_plan_step(plan_file, plan, source, policy, is_dry_run=is_dry_run, seconds=seconds)
+            plan = result.plan
+            for line in result.lines:
+                typer.echo(line)
+            is_complete = (plan.progress.done if plan.progress else 0) >= len(plan.steps)
+            if not all_steps or not result.is_done or is_complete:
+                break
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; {plan_file} contains the progress: repeat the command to continue", err=True)
+        raise
     if result.is_replanned:
         typer.echo(f"{plan_file} has a new plan; the previous plan is saved as {plan_file}.previous")
         for line in plan_lines(result.plan, is_verbose=bool(verbosity)):
             typer.echo(line)
-    raise typer.Exit(0 if result.is_done else 1)
+    elif is_complete and not plan.feasible:
+        typer.echo(f"the plan does not reach its goal: {plan.reason}")
+    raise typer.Exit(0 if result.is_done and (plan.feasible or not is_complete) else 1)
 
 
 def _has_nodes(files: list[str]) -> bool:
-    """Return whether files contain nodes; standard input is assumed to contain nodes."""
+    """Return whether files contain nodes. Standard input is assumed to contain nodes."""
     from moorage.kube.manifests import read_files
 
     return "-" in files or any(document.kind == "Node" for document in read_files(files))

@@ -107,8 +107,8 @@ def _make_loader(plugins: list[str] | None, gates: options.GateFlags) -> "LoadCo
     registry, features = collect_plugins(paths=plugins or ()), gates.choose(to_schedule=False)
 
     def load(text: str, source: str) -> SchedulerConfiguration:
-        loaded = load_config(text, source=source, gates=features, catalogue=build_catalogue(registry))
-        require_plugins(loaded, registry)
-        return loaded
+        config = load_config(text, source=source, gates=features, catalogue=build_catalogue(registry))
+        require_plugins(config, registry)
+        return config
 
     return load

@@ -51,7 +51,7 @@ def _start(flags: "FlagValues") -> int:
         except OSError as error:
             raise not_writable(path, error, where="--write-config-to") from error
         return 0
-    # Both processes need these modules; the supervisor imports nothing more after the fork.
+    # Both processes need these modules. The supervisor imports nothing more after the fork.
     from moorage.common.memory import relax_gc
     from moorage.kube.client.kubeconfig import is_json
     from moorage.scheduler.daemon.supervisor.process import Ends, fork_scheduler
@@ -72,7 +72,7 @@ def _start(flags: "FlagValues") -> int:
         return supervise(ends, with_page_events)
 
     def schedule(ends: Ends) -> int:
-        relax_gc()  # start-up of the supervisor is over; that of the scheduler begins
+        relax_gc()  # start-up of the supervisor is over. That of the scheduler begins
         import_numpy()
         from moorage.scheduler.daemon.daemon import run_daemon
 

@@ -8,7 +8,7 @@ import typer
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
-app = options.make_group("""Report what a shadow configuration would have done.
+app = options.make_group("""Compare a second configuration with the active one.
 
 `moorage scheduler --shadow FILE` evaluates a second configuration alongside the active one, without
 changing the cluster.

@@ -129,8 +129,8 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     """Simulate scheduling on a cluster described in files.
 
     The simulation includes the pods of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. The
-    scheduler and the controllers run in virtual time until nothing changes, for at most a day. Pods are
-    bound, start, run and end; preemption and backoff are simulated.
+    scheduler and the controllers run in virtual time until nothing changes, or until the limit of --for. Pods are
+    bound, start, run and end. Preemption and backoff are simulated.
 
     What-if questions: --snapshot loads a saved live cluster, and -f adds objects to it. --set, --remove-node and
     --add-nodes change the cluster first. --compare simulates two configurations.
@@ -211,7 +211,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
 
 
 def _exit_on_errors(results: "list[list[Decision]]", faults: list[str]) -> None:
-    """Print the faults of plugins that no decision shows; exit with 1 after these and after failed attempts."""
+    """Print the faults of plugins that no decision shows. Exit with 1 after these and after failed attempts."""
     messages = {decision.message for decisions in results for decision in decisions if decision.result == "error"}
     for fault in dict.fromkeys(faults):
         if not any(fault in message for message in messages):
@@ -266,7 +266,7 @@ def _print_foreign(cluster: "ClusterInput", policy: "Policy", *, quiet: bool) ->
 
 
 def _print_notes(cluster: "ClusterInput", refusals: Mapping[str, str], *, quiet: bool) -> None:
-    """Print notes on custom resources, whose kinds plugins register before the run, and on rejected requests."""
+    """Print notes on custom resources (plugins register their kinds before the run) and on rejected requests."""
     from moorage.cluster import notes_on
 
     for note in notes_on(cluster.custom, cluster.definitions):
@@ -297,7 +297,7 @@ def _print(
     *,
     whole_timeline: bool,
 ) -> None:
-    """Print decisions; ``more`` has further keys of the JSON and YAML output."""
+    """Print decisions. ``more`` has further keys of the JSON and YAML output."""
     from moorage.scheduler.decisions.decision import json_chunks, yaml_chunks
 
     if output is not DecisionFormat.TEXT:

@@ -20,7 +20,7 @@ def start_lightly(*, with_numpy: bool = True) -> None:
     retain_freed_memory()
     if with_numpy:
         import_numpy()
-    # structlog uses rich for colored tracebacks, which we do not print; msgspec uses typing_extensions on old Pythons.
+    # structlog uses rich for colored tracebacks, which we do not print. msgspec uses typing_extensions on old Pythons.
     _import_without("structlog", "rich", "colorama", "greenlet")
     _import_without("msgspec", "typing_extensions")
     log_to_stderr()
@@ -42,7 +42,7 @@ def import_numpy() -> None:
 
 
 def _import_without(name: str, *optional: str) -> None:
-    """Import a library without its optional dependencies; other modules can still import those."""
+    """Import a library without its optional dependencies. Other modules can still import those."""
     if name in sys.modules:
         return
     hidden = [dependency for dependency in optional if dependency not in sys.modules]

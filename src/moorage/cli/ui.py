@@ -55,7 +55,7 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     is read from files, from a snapshot, or from the live cluster that kubectl uses. It is never changed.
 
     Files are simulated, and the page replays the simulation. To replay the decisions of a scheduler instead, add
-    --decision-log; files or a snapshot provide the sizes of the nodes. Stop with Ctrl-C.
+    --decision-log. Files or a snapshot provide the sizes of the nodes. Stop with Ctrl-C.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)

@@ -9,7 +9,11 @@ from moorage.cli.startup import start_lightly
 from moorage.common.durations import parse_duration
 
 MAX_NAMES: Final = 5
-app = options.make_group("Answer what-if questions about a cluster.")
+FORECAST_DRAWS: Final = 30
+app = options.make_group("""Find the fewest nodes, or serve what-if questions over HTTP.
+
+To simulate a changed cluster, use `moorage simulate` with --set, --remove-node or --add-nodes.
+""")
 
 
 @app.command("fewest-nodes", cls=options.Command)
@@ -28,9 +32,10 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
 ) -> None:
     """Find the smallest number of nodes that holds all pods.
 
-    Two methods are tried, and the better result is printed. The first drains nodes, the emptiest first, while their
-    pods fit elsewhere. The second packs all pods from scratch, the largest first. Pending pods are placed first; those
-    that fit nowhere are listed. Nothing is written to the cluster.
+    Pending pods are placed first; those that fit nowhere are listed. Then two methods are tried, and the better result
+    is printed. One drains nodes, the emptiest first, while their pods fit elsewhere. The other packs all pods from
+    scratch, the largest first. With moorage[solver], an optimal assignment is also tried. Nothing is written to the
+    cluster.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
@@ -43,12 +48,12 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
         options.print_json(result)
         return
     is_optimal = result.needed == result.at_least
-    bound = "proven minimum" if is_optimal else f"lower bound: {result.at_least}"
+    proof = "proven minimum" if is_optimal else f"lower bound: {result.at_least}"
     if result.unplaced:
         names = ", ".join(result.unplaced[:MAX_NAMES]) + (", …" if len(result.unplaced) > MAX_NAMES else "")
         typer.echo(f"pending and without a fitting node ({len(result.unplaced)}): {names}")
     which = "all other pods" if result.unplaced else "all pods"
-    typer.echo(f"{result.needed} of {result.of} nodes can hold {which} ({bound})")
+    typer.echo(f"{result.needed} of {result.of} nodes can hold {which} ({proof})")
     for name in result.spare:
         typer.echo(f"  {name} can be removed")
 
@@ -74,6 +79,8 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
             help="Interval at which the live cluster is reloaded; 0 disables reloading.",
         ),
     ] = "30s",
+    history: options.History = None,
+    class_label: options.ClassLabel = "",
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
     plugin: options.Plugins = None,
@@ -83,12 +90,14 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
 ) -> None:
     """Serve what-if questions over HTTP.
 
-    Endpoints: POST /v1/explain, /v1/capacity, /v1/place and /v1/plan with JSON; GET /healthz. The service works on a
-    copy of the cluster and cannot write to the real one. Without a token file it accepts only clients on this machine.
+    Endpoints: POST /v1/explain, /v1/capacity, /v1/place, /v1/plan and /v1/when with JSON; GET /metrics, a forecast of
+    the queue for alerts; GET /healthz. The service works on a copy of the cluster and cannot write to the real one.
+    Without a token file it accepts only clients on this machine.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
-    from moorage.insight import ClusterSource, ListenOptions, ServiceOptions, run_service
+    from moorage.insight import ClusterSource, ForecastOptions, ListenOptions, ServiceOptions, run_service
+    from moorage.lab import read_history
 
     settings = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),
@@ -96,5 +105,11 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
         listening=ListenOptions.read(address, port, token_file, tls_cert_file, tls_private_key_file),
         seconds=parse_duration(timeout, where="--timeout"),
         refresh=parse_duration(refresh, where="--refresh"),
+        forecast=ForecastOptions(
+            class_label=class_label,
+            past=read_history(history, class_label) if history is not None else (),
+            past_name=str(history or ""),
+            draws=FORECAST_DRAWS,
+        ),
     )
     raise typer.Exit(run_service(settings))

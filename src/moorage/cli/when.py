@@ -1,9 +1,9 @@
 """`moorage when`: forecast when a pod, a job or a pod group starts."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,23 +15,28 @@ from moorage.common.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from moorage.insight import Forecast, QueueForecast
+
+DEFAULT_CHECKS: Final = 20
+CHECK_SECONDS: Final = 10.0
+CHECK_DRAWS: Final = 15
 Subject = Annotated[
-    str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, job/NAME, podgroup/NAME, or another workload.")
-]
-History = Annotated[
-    Path | None,
-    typer.Option(
-        "--history", metavar="FILE", help="Trace (durations and arrivals of pods) or decision log (arrivals only)."
+    str,
+    typer.Argument(
+        metavar="POD",
+        help="NAME, NAMESPACE/NAME, job/NAME, podgroup/NAME, or another workload (default: all pending pods).",
+        show_default=False,
     ),
 ]
 Checks = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--checks",
         metavar="NUMBER",
         parser=options.number(0, 1000),
-        help="Replay --history on the nodes and forecast this number of its starts first, to correct the interval "
-        "(0 to 1000).",
+        help="Number of past starts in --history that calibrate the interval (0 to 1000; default: as many as 10 s "
+        "allow, at most 20).",
+        show_default=False,
     ),
 ]
 Draws = Annotated[
@@ -73,15 +78,15 @@ Verbosity = Annotated[
 
 
 def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    subject: Subject,
+    subject: Subject = "",
     namespace: Namespace = "",
-    history: History = None,
+    history: options.History = None,
     class_label: options.ClassLabel = "",
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
     config: options.Config = None,
     output: options.Answer = options.AnswerFormat.TEXT,
-    checks: Checks = 0,
+    checks: Checks = None,
     draws: Draws = 50,
     horizon: Horizon = "168h",
     now: Now = "",
@@ -98,9 +103,10 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     """Forecast when a pod starts.
 
     Prints the start time as an 80% interval, the pods that it depends on, changes that would make it earlier, and the
-    assumptions. The cluster is the live one that kubectl uses, a snapshot, or files. Nothing is written to it.
+    assumptions. Without POD, prints the interval of each pending pod. The cluster is the live one that kubectl uses, a
+    snapshot, or files. Nothing is written to it.
 
-    The scheduler simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and
+    The command simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and
     other pods arrive. The annotation moorage.io/run-for sets how long a pod runs. Without it, the duration is drawn
     from similar pods in --history, or assumed. activeDeadlineSeconds limits it.
 
@@ -108,12 +114,19 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     """
     start_lightly()
     options.configure_trial_logs(verbosity if verbosity != 1 else None)
-    from moorage.insight import ForecastOptions, forecast_lines, forecast_start
-    from moorage.lab import check_history, read_history
+    from moorage.insight import (
+        ForecastOptions,
+        check_moment,
+        forecast_lines,
+        forecast_queue,
+        forecast_start,
+        queue_lines,
+    )
+    from moorage.lab import check_history, is_decision_log, read_history
 
     seconds = options.parse_seconds(horizon, "--horizon")
     assert seconds is not None
-    if class_label and history is None:
+    if class_label and history is None and subject:
         raise InputError("--class", "has no effect without --history", hint="add --history FILE")
     if checks and history is None:
         raise InputError("--checks", "has no effect without --history", hint="add --history FILE")
@@ -128,12 +141,21 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         )
         options.print_note(f"the cluster has pod groups; assuming --feature-gates {','.join(implied)}", quiet=quiet)
     with options.prints_to_stderr(), cluster.session(policy) as session, _progress(quiet=quiet) as progress:
+        if moment is not None:
+            check_moment(session, moment)
         recalibration = None
-        if checks and history is not None:
-            objects = list(session.objects.all())
-            recalibration = check_history(
-                history, class_label, objects, session.given_policy, forecasts=checks, progress=progress
-            )
+        if history is not None and (checks or (checks is None and not is_decision_log(history))):
+            with suppress(TimeoutError):
+                recalibration = check_history(
+                    history,
+                    class_label,
+                    list(session.objects.all()),
+                    session.given_policy,
+                    forecasts=checks or DEFAULT_CHECKS,
+                    draws=CHECK_DRAWS,
+                    seconds=CHECK_SECONDS if checks is None else inf,
+                    progress=progress,
+                )
         settings = ForecastOptions(
             class_label=class_label,
             past=past,
@@ -146,11 +168,17 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
             recalibration=recalibration,
             progress=progress,
         )
-        forecast = forecast_start(session, subject, namespace or cluster.namespace, settings)
+        forecast: Forecast | QueueForecast
+        if subject:
+            forecast = forecast_start(session, subject, namespace or cluster.namespace, settings)
+            lines = forecast_lines(forecast, is_verbose=bool(verbosity))
+        else:
+            forecast = forecast_queue(session, settings, namespace=namespace)
+            lines = queue_lines(forecast, is_verbose=bool(verbosity))
     if output is options.AnswerFormat.JSON:
         options.print_json(forecast.as_data())
         return
-    for line in forecast_lines(forecast, is_verbose=bool(verbosity)):
+    for line in lines:
         typer.echo(line)
 
 

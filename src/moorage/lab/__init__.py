@@ -1,6 +1,6 @@
 """The lab: compares scheduling policies on traces and clusters, in virtual time, with the real scheduler.
 
-Other areas import names from here only; each is loaded on first use. The environment for reinforcement learning is
+Other areas import names from here only. Each is loaded on first use. The environment for reinforcement learning is
 imported from ``moorage.lab.learn``, which needs Gymnasium.
 """
 
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
         make_program_evaluator,
     )
     from moorage.lab.experiment import ConfigurationEntry, LoadedExperiment, changed_config, load_experiment
-    from moorage.lab.forecasting import Calibration, ForecastRow, calibrate, check_history, read_history
+    from moorage.lab.forecasting import (
+        Calibration,
+        ForecastRow,
+        calibrate,
+        check_history,
+        is_decision_log,
+        read_history,
+    )
     from moorage.lab.generating import generate, preset_cluster
     from moorage.lab.importing import ImportOptions, Skipped, TraceMapping, import_pods, import_table
     from moorage.lab.measuring import run_trial
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from moorage.lab.on_ray import connect_to_ray
     from moorage.lab.openb import import_nodes
     from moorage.lab.recording import TraceRecorder, record, write_nodes
-    from moorage.lab.report.figures import figures_as_svg
+    from moorage.lab.report.figures import figures_as_files
     from moorage.lab.report.page import arrivals_as_text, measures_as_csv, measures_as_latex, report_page
     from moorage.lab.results import Results, RunTrials, ShowTrials, default_run, run_experiment
     from moorage.lab.trace import NodeOutage, Trace, TracePod
@@ -51,7 +58,14 @@ else:
                 *("EvolveOutcome", "describe_outcome", "evolve", "load_evolve_plan", "make_program_evaluator"),
             ),
             "experiment": ("ConfigurationEntry", "LoadedExperiment", "changed_config", "load_experiment"),
-            "forecasting": ("Calibration", "ForecastRow", "calibrate", "check_history", "read_history"),
+            "forecasting": (
+                "Calibration",
+                "ForecastRow",
+                "calibrate",
+                "check_history",
+                "is_decision_log",
+                "read_history",
+            ),
             "generating": ("generate", "preset_cluster"),
             "measuring": ("run_trial",),
             "on_kubernetes": ("JobSettings", "run_on_kubernetes"),
@@ -59,7 +73,7 @@ else:
             "importing": ("ImportOptions", "Skipped", "TraceMapping", "import_pods", "import_table"),
             "openb": ("import_nodes",),
             "recording": ("TraceRecorder", "record", "write_nodes"),
-            "report.figures": ("figures_as_svg",),
+            "report.figures": ("figures_as_files",),
             "report.page": ("arrivals_as_text", "measures_as_csv", "measures_as_latex", "report_page"),
             "results": ("Results", "RunTrials", "ShowTrials", "default_run", "run_experiment"),
             "trace": ("NodeOutage", "Trace", "TracePod"),
@@ -107,11 +121,12 @@ __all__ = [
     "describe_outcome",
     "evaluate",
     "evolve",
-    "figures_as_svg",
+    "figures_as_files",
     "generate",
     "import_nodes",
     "import_pods",
     "import_table",
+    "is_decision_log",
     "load_evolve_plan",
     "load_experiment",
     "load_plan",

@@ -65,7 +65,7 @@ class PoolState:
         return replace(node, metadata=replace(node.metadata, name=name, uid=f"node/{name}", labels=labels))
 
     def cheapest(self, templates: Sequence[Template]) -> Template:
-        """Return the cheapest template; equal ones, such as those of several zones, are used in turn."""
+        """Return the cheapest template. Equal ones, such as those of several zones, are used in turn."""
         price = min(template.price for template in templates)
         equal = [template for template in templates if template.price == price]
         return equal[self.added % len(equal)]
@@ -81,7 +81,7 @@ class PlannedNode:
         self.pods: list[Pod] = []
 
     def add(self, pod: Pod) -> bool:
-        """Add a pod; return whether it fits."""
+        """Add a pod. Return whether it fits."""
         requests = dict(self.requests)
         for name, amount in _requests(pod).items():
             requests[name] = requests.get(name, 0) + amount
@@ -143,14 +143,14 @@ class Autoscaler:
         return sum(state.added for state in self._pools)
 
     def add_pending(self, pods: Iterable[Pod]) -> bool:
-        """Record unschedulable pods; return whether a pod needs a node that has not been requested."""
+        """Record unschedulable pods. Return whether a pod needs a node that has not been requested."""
         if not self._pools:
             return False
         self._waiting.update((pod.uid, pod) for pod in pods)
         return len(self._served) < len(self._waiting)
 
     def request_nodes(self) -> list[RequestedNode]:
-        """Return the nodes to request for pending pods that no requested node covers; large pods are packed first."""
+        """Return the nodes to request for pending pods that no requested node covers. Large pods are packed first."""
         planned: list[PlannedNode] = []
         pending = [pod for pod in self._waiting.values() if pod.uid not in self._served]
         for pod in sorted(pending, key=lambda pod: (-pod.requests.get("cpu", 0), -pod.requests.get("memory", 0))):
@@ -182,7 +182,7 @@ class Autoscaler:
         return RequestedNode(node, state.pool.scaling.startup_seconds)
 
     def add_node(self, node: Node) -> str:
-        """Add a started node; return the node that it replaces.
+        """Add a started node. Return the node that it replaces.
 
         Pods that still do not fit request another node at their next rejection.
         """
@@ -219,7 +219,7 @@ class Autoscaler:
             _take({name: -amount for name, amount in _requests(pod).items()}, use.free)
 
     def start_idle(self, name: str, now: float) -> float | None:
-        """Record that a node is empty; return the time of its removal, or ``None`` for a permanent node."""
+        """Record that a node is empty. Return the time of its removal, or ``None`` for a permanent node."""
         state = self._pool_of.get(name)
         if state is None:
             return None
@@ -234,7 +234,7 @@ class Autoscaler:
         return now >= self._empty_since[name] + state.pool.scaling.idle_seconds
 
     def consolidate(self, now: float) -> NodeRemoval | None:
-        """Return a node whose pods fit on other nodes, or on these and a cheaper one; nodes with few pods first."""
+        """Return a node if its pods fit on other nodes, or on these and a cheaper one; nodes with few pods first."""
         for state in self._pools:
             if not state.consolidates:
                 continue

@@ -51,7 +51,7 @@ POOL_LABEL: Final = "moorage.io/pool"
 NODE_COLUMNS: Final = (
     *("name", "cpuMilli", "memoryMib", "gpus", "gpuModel", "pods", "pool", "zone", "price", "wattsIdle", "wattsBusy"),
 )
-"""The columns of nodes in CSV; name, cpuMilli and memoryMib are required."""
+"""The columns of nodes in CSV. Name, cpuMilli and memoryMib are required."""
 _NUMBER_COLUMNS: Final = {PRICE: "price", WATTS_IDLE: "wattsIdle", WATTS_BUSY: "wattsBusy"}
 _LABEL_COLUMNS: Final = {POOL_LABEL: "pool", ZONE_LABEL: "zone"}
 PODS: Final = 110
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Limits and delays of an autoscaled pool; its initial nodes are never removed."""
+    """Limits and delays of an autoscaled pool. Its initial nodes are never removed."""
 
     at_most: NodeCount
     startup_seconds: Amount = 120.0
@@ -67,7 +67,7 @@ class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_un
     batch_seconds: Amount = 0.0
     """Unschedulable pods of this interval are packed on new nodes together."""
     consolidation: Literal["empty", "underused"] = "empty"
-    """The nodes to remove: empty ones, or also nodes whose pods fit on other nodes or on a cheaper one."""
+    """The nodes to remove: empty ones, or also nodes if their pods fit on other nodes or on a cheaper one."""
     keeps: tuple[str, ...] = ()
     """Classes of pods that consolidation does not evict."""
 
@@ -130,13 +130,13 @@ class PoolsFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True)
     pools: tuple[NodePool, ...]
 
 
-def build_cluster(name: str, pools: Iterable[NodePool], where: str, directory: Path = Path()) -> LabCluster:
-    """Build a cluster from its pools; files of instance types are relative to the directory."""
+def build_cluster(name: str, pools: Iterable[NodePool], location: str, directory: Path = Path()) -> LabCluster:
+    """Build a cluster from its pools. Files of instance types are relative to the directory."""
     nodes: list[Node] = []
     scaled: list[ScaledPool] = []
     pool_names: set[str] = set()
     for number, pool in enumerate(pools):
-        field_path = f"{where}, pools[{number}]"
+        field_path = f"{location}, pools[{number}]"
         if pool.name in pool_names:
             raise InputError(field_path, f"there are two pools named {pool.name!r}", hint="rename one of them")
         pool_names.add(pool.name)
@@ -148,33 +148,33 @@ def build_cluster(name: str, pools: Iterable[NodePool], where: str, directory: P
             else:
                 templates = (_make_pool_node(pool, pool.name, 0),)
             scaled.append(ScaledPool(pool.name, templates, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
-    return check_cluster(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
+    return check_cluster(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), location)
 
 
-def _check_pool(pool: NodePool, where: str) -> None:
+def _check_pool(pool: NodePool, location: str) -> None:
     """Raise InputError for missing, contradictory or negative sizes."""
     if pool.instance_types:
         if pool.count or pool.scaling is None or pool.cpu is not None or pool.memory is not None:
             problem = "instanceTypes needs scaling and count: 0, and replaces cpu and memory"
-            raise InputError(where, problem, hint="write permanent nodes as another pool")
+            raise InputError(location, problem, hint="write permanent nodes as another pool")
         return
     if pool.requirements:
-        raise InputError(f"{where}.requirements", "only valid with instanceTypes", hint="add instanceTypes: FILE")
+        raise InputError(f"{location}.requirements", "only valid with instanceTypes", hint="add instanceTypes: FILE")
     for field_name in ("cpu", "memory"):
         if getattr(pool, field_name) is None:
-            raise InputError(where, f"{field_name} is missing", hint=f"write {field_name}, or instanceTypes: FILE")
+            raise InputError(location, f"{field_name} is missing", hint=f"write {field_name}, or instanceTypes: FILE")
     for quantity in (pool.cpu or 0, pool.memory or 0, *pool.resources.values()):
         try:
             is_negative = nano_value(quantity) < 0
         except QuantityError as error:
-            raise InputError(where, str(error)) from error
+            raise InputError(location, str(error)) from error
         if is_negative:
-            raise InputError(where, f"{quantity!r} is negative", hint="write a quantity of at least 0")
+            raise InputError(location, f"{quantity!r} is negative", hint="write a quantity of at least 0")
 
 
-def _make_templates(pool: NodePool, directory: Path, where: str) -> tuple[Node, ...]:
+def _make_templates(pool: NodePool, directory: Path, location: str) -> tuple[Node, ...]:
     """Build a node for each accepted offering of the instance types."""
-    offers = read_offers(directory / pool.instance_types, pool.requirements, where)
+    offers = read_offers(directory / pool.instance_types, pool.requirements, location)
     return tuple(
         make_lab_node(
             pool.name,
@@ -190,7 +190,7 @@ def _make_templates(pool: NodePool, directory: Path, where: str) -> tuple[Node, 
 
 
 def _make_pool_node(pool: NodePool, name: str, index: int) -> Node:
-    """Build one node of a pool; the zones are used in turn."""
+    """Build one node of a pool. The zones are used in turn."""
     zone = {ZONE_LABEL: pool.zones[index % len(pool.zones)]} if pool.zones else {}
     return make_lab_node(
         name,
@@ -213,7 +213,7 @@ def make_lab_node(
     taints: tuple[Taint, ...] = (),
     numbers: dict[str, float] | None = None,
 ) -> Node:
-    """Build a node whose labels, annotations and capacity contain everything that the lab needs."""
+    """Build a node with all labels, annotations and capacities that the lab needs."""
     devices = {GPU_COUNT: gpus, GPU_MILLI: gpus * WHOLE_GPU} if gpus else {}
     all_labels = {HOSTNAME_LABEL: name, **(labels or {}), **({GPU_MODEL: model} if model else {})}
     annotations = {key: f"{number:g}" for key, number in (numbers or {}).items() if number}
@@ -224,7 +224,7 @@ def make_lab_node(
 
 
 def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
-    """Read a cluster; raise InputError with the location of a problem."""
+    """Read a cluster. Raise InputError with the location of a problem."""
     cluster_name = name or path.name.split(".")[0]
     if path.suffix == ".csv":
         lines = check_unique_names(read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS), "name", "node")
@@ -245,7 +245,7 @@ def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
 
 
 def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
-    """Convert plain data to a struct; raise ConfigErrors with the paths of the first invalid and all unknown fields."""
+    """Convert plain data to a struct. Raise ConfigErrors with the paths of the first invalid and all unknown fields."""
     errors: list[ConfigError] = []
     content = deepcopy(content)
     while True:
@@ -267,7 +267,7 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
 
 
 def _remove_field(content: Any, path: str, name: str) -> bool:
-    """Remove a field of the object at a path such as ``traces[0].import``; return whether it was found."""
+    """Remove a field of the object at a path such as ``traces[0].import``. Return whether it was found."""
     for key, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
         try:
             content = content[key] if key else content[int(index)]
@@ -310,15 +310,15 @@ def _parse_node(line: CsvLine) -> Node:
     )
 
 
-def check_cluster(cluster: LabCluster, where: str) -> LabCluster:
-    """Return the cluster; raise InputError for no nodes, duplicate names, or invalid numbers."""
+def check_cluster(cluster: LabCluster, location: str) -> LabCluster:
+    """Return the cluster. Raise InputError for no nodes, duplicate names, or invalid numbers."""
     if not cluster.nodes and not cluster.scaled:
-        raise InputError(where, "the cluster has no nodes", hint="write pools or nodes, see docs/reference/lab.md")
+        raise InputError(location, "the cluster has no nodes", hint="write pools or nodes, see docs/reference/lab.md")
     node_names: set[str] = set()
     for node in cluster.nodes:
         if node.name in node_names or not node.name:
             problem = f"there are two nodes named {node.name!r}" if node.name else "a node has no name"
-            raise InputError(where, problem)
+            raise InputError(location, problem)
         node_names.add(node.name)
         for annotation in _NUMBER_COLUMNS:
             read_number(node, annotation)

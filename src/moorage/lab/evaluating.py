@@ -1,7 +1,7 @@
 """Evaluates a score function in a separate process with limits; a candidate that hangs or misbehaves is killed.
 
 The process has limits of time, memory and file sizes. It has no network, starts no processes, and neither reads nor
-writes files: an audit hook rejects these calls. The candidate cannot import Moorage, whose measures it could replace.
+writes files: an audit hook rejects these calls. The candidate cannot import Moorage and replace its measures.
 This protects against mistakes of generated code, not against an attacker.
 """
 
@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from multiprocessing.connection import Connection
@@ -38,6 +39,8 @@ from moorage.scheduler.framework.functions import score_function
 
 Status: TypeAlias = Literal["ok", "syntax", "raised", "out of range", "timeout", "memory", "crashed", "invalid"]
 Candidate: TypeAlias = str | Callable[..., Any] | PolicyText
+_PROCESSES: Final = threading.Lock()
+"""multiprocessing checks the other processes when one starts, and must not read their exit codes twice."""
 MODULE: Final = "moorage_candidate"
 NAME: Final = "candidate"
 MAX_SCORE: Final = 100
@@ -98,16 +101,16 @@ def evaluate(
     seeds: Sequence[int] | None = None,
     cache: Path | None = None,
 ) -> Evaluation:
-    """Run a candidate on all traces of an experiment; return its measures or a failure, within the time limit.
+    """Run a candidate on all traces of an experiment. Return its measures or a failure, within the time limit.
 
     ``policy`` is Python code that defines ``score(pod, node)``, such a function, a plugin as ``module:Class``, or a
     complete ``PolicyText``. A score is a number from 0 to 100. It replaces all scores of the baseline. The candidate
     must pass each share of the traces in ``ladder`` before the next. ``cache`` is a directory of finished results.
     Raise InputError if the experiment is invalid.
     """
-    loaded = load_experiment(Path(experiment))
-    request = _make_request(policy, loaded, ladder, seeds, memory_limit, time_limit)
-    path = None if cache is None else cache / f"{_digest(request, loaded, cache)}.json"
+    loaded_experiment = load_experiment(Path(experiment))
+    request = _make_request(policy, loaded_experiment, ladder, seeds, memory_limit, time_limit)
+    path = None if cache is None else cache / f"{_digest(request, loaded_experiment, cache)}.json"
     if path is not None and path.exists():
         return msgspec.json.decode(path.read_bytes(), type=Evaluation)
     result = _run_in_process(request)
@@ -121,7 +124,7 @@ def evaluate(
 
 def _make_request(
     policy: Candidate,
-    loaded: LoadedExperiment,
+    experiment: LoadedExperiment,
     ladder: Sequence[float],
     seeds: Sequence[int] | None,
     memory_limit: int,
@@ -136,17 +139,17 @@ def _make_request(
     elif not isinstance(policy, PolicyText):
         code = f"{textwrap.dedent(inspect.getsource(policy))}\nscore = {policy.__name__}\n"
     full = policy if isinstance(policy, PolicyText) else None
-    all_seeds = tuple(loaded.experiment.seed_list if seeds is None else seeds)
-    return EvaluationRequest(loaded.where, code, plugin, full, all_seeds, tuple(ladder), memory_limit, time_limit)
+    all_seeds = tuple(experiment.experiment.seed_list if seeds is None else seeds)
+    return EvaluationRequest(experiment.where, code, plugin, full, all_seeds, tuple(ladder), memory_limit, time_limit)
 
 
-def _digest(request: EvaluationRequest, loaded: LoadedExperiment, cache: Path) -> str:
+def _digest(request: EvaluationRequest, experiment: LoadedExperiment, cache: Path) -> str:
     """Return a digest of the candidate and of everything that its trials depend on."""
     results = Results(cache)
     hashed = blake2b(
         msgspec.json.encode((request.code, request.plugin, request.policy, request.ladder)), digest_size=16
     )
-    for trial in loaded.trials(loaded.policies[:1], request.seeds):
+    for trial in experiment.trials(experiment.policies[:1], request.seeds):
         hashed.update(results.find_path(trial).name.encode())
     return hashed.hexdigest()
 
@@ -157,21 +160,24 @@ def _run_in_process(request: EvaluationRequest) -> Evaluation:
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(request, sender), daemon=True)
     deadline = monotonic() + request.time_limit
-    process.start()
+    with _PROCESSES:
+        process.start()
     sender.close()
     try:
         if not receiver.poll(max(0.0, deadline - monotonic())):
             return Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds")
         return msgspec.json.decode(receiver.recv_bytes(MIB), type=Evaluation)
     except (EOFError, OSError, *UNREADABLE):
-        process.join(1.0)
-        return _explain_exit(process.exitcode, request)
+        with _PROCESSES:
+            process.join(1.0)
+            return _explain_exit(process.exitcode, request)
     finally:
         # The candidate may ignore signals, and its process may be stopped.
-        if process.is_alive():
-            process.kill()
-        process.join()
-        process.close()
+        with _PROCESSES:
+            if process.is_alive():
+                process.kill()
+            process.join()
+            process.close()
         receiver.close()
 
 
@@ -199,7 +205,7 @@ def _work(request: EvaluationRequest, sender: Connection) -> None:
 
 
 def _limit(request: EvaluationRequest, results: int) -> None:
-    """Set the limits; close all files but the one for results, such as those of the server that started the process."""
+    """Set the limits. Close all files except the file for results, such as sockets of the server."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -215,7 +221,7 @@ def _limit(request: EvaluationRequest, results: int) -> None:
 
 
 def _forbid_calls(readable: Collection[str]) -> None:
-    """Reject calls that a score function does not need; a hook cannot be removed."""
+    """Reject calls that a score function does not need. A hook cannot be removed."""
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(FORBIDDEN) or (event == "open" and not is_allowed(*arguments)):
@@ -231,7 +237,7 @@ def _forbid_calls(readable: Collection[str]) -> None:
 
 
 def _make_module(compiled: CodeType) -> ModuleType:
-    """Run the code of a candidate; its imports of internal modules are rejected."""
+    """Run the code of a candidate. Its imports of internal modules are rejected."""
 
     def import_module(name: str, *more: Any, **named: Any) -> ModuleType:
         if name.partition(".")[0] in INTERNALS:
@@ -269,7 +275,7 @@ class _Watch:
 
 
 def _evaluate_here(request: EvaluationRequest) -> Evaluation:
-    loaded = load_experiment(Path(request.experiment))
+    experiment = load_experiment(Path(request.experiment))
     watch: _Watch | None = None
     if request.policy is not None:
         policy = request.policy
@@ -281,7 +287,9 @@ def _evaluate_here(request: EvaluationRequest) -> Evaluation:
             except (SyntaxError, ValueError, RecursionError) as error:
                 return Evaluation("syntax", error=_describe(error))
             # Streamed traces are read during the trial.
-            _forbid_calls({str((loaded.directory / entry.file).resolve()) for entry in loaded.experiment.traces})
+            _forbid_calls(
+                {str((experiment.directory / entry.file).resolve()) for entry in experiment.experiment.traces}
+            )
             module = _make_module(compiled)
             function = module.__dict__.get("score")
             if not callable(function):
@@ -295,11 +303,11 @@ def _evaluate_here(request: EvaluationRequest) -> Evaluation:
             holder = sys.modules[MODULE] = ModuleType(MODULE)
             holder.__dict__["Candidate"] = score_function(candidate)
             plugin = f"{MODULE}:Candidate"
-        policy = with_score(loaded, plugin)
+        policy = with_score(experiment, plugin)
     rows: list[dict[str, float]] = []
     for share in request.ladder:
         rows = []
-        for trial in _shorten_traces(loaded.trials((policy,), request.seeds), share):
+        for trial in _shorten_traces(experiment.trials((policy,), request.seeds), share):
             result = run_trial(trial).trial
             if watch is not None and watch.failure is not None:
                 return replace(watch.failure, rung=share)
@@ -310,9 +318,9 @@ def _evaluate_here(request: EvaluationRequest) -> Evaluation:
     return Evaluation("ok", {name: fmean(row[name] for row in rows) for name in names})
 
 
-def with_score(loaded: LoadedExperiment, plugin: str) -> PolicyText:
+def with_score(experiment: LoadedExperiment, plugin: str) -> PolicyText:
     """Return the baseline with the candidate as its only score."""
-    base = next(policy for policy in loaded.policies if policy.name == loaded.experiment.baseline_name)
+    base = next(policy for policy in experiment.policies if policy.name == experiment.experiment.baseline_name)
     config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
     if base.config:
         config = next(iter(read_documents(base.config, source="baseline")))
@@ -351,7 +359,7 @@ def _frames(error: BaseException) -> list[Any]:
 
 
 def _shorten(value: object, form: Callable[[object], str] = repr) -> str:
-    """Return a value as text; a candidate's own form may fail."""
+    """Return a value as text. A candidate's own form may fail."""
     try:
         return form(value)[:200]
     except BaseException:

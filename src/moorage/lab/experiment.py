@@ -44,7 +44,7 @@ class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     mapping: TraceMapping | None = None
     """The columns of a CSV or Parquet file, or of the query."""
     query: str = ""
-    """A DuckDB query; files are relative to the experiment."""
+    """A DuckDB query. Files are relative to the experiment."""
     stream: bool = False
     """Whether the file is read during the trial, because it is larger than memory."""
     preset: str = ""
@@ -112,9 +112,8 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     def is_exact(self, entry: TraceEntry) -> bool:
         """Return whether no part of a trial depends on the seed: one run is the exact result."""
         options = self.options
-        return not (
-            entry.preset or options.shuffle or options.inflate or options.node_failures or options.ties == "random"
-        )
+        is_shuffled = options.shuffle or options.ties in ("random", "shuffled")
+        return not (entry.preset or is_shuffled or options.inflate or options.node_failures)
 
     def list_seeds(self, entry: TraceEntry) -> Sequence[int]:
         """Return the seeds of a trace: the first one, if the seed has no influence."""
@@ -122,25 +121,25 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
     @property
     def baseline_name(self) -> str:
-        """The configuration that the others are compared with."""
+        """The baseline of comparisons."""
         return self.baseline or self.configurations[0].name
 
 
 class LoadedExperiment:
-    """An experiment and the directory of its files; traces and clusters are read once."""
+    """An experiment and the directory of its files. Traces and clusters are read once."""
 
-    def __init__(self, experiment: Experiment, directory: Path, where: str) -> None:
-        self.experiment, self.directory, self.where = experiment, directory, where
+    def __init__(self, experiment: Experiment, directory: Path, location: str) -> None:
+        self.experiment, self.directory, self.where = experiment, directory, location
         self._file_traces: dict[int, Trace | StreamedTrace] = {}
         self.clusters: tuple[LabCluster, ...] = tuple(
-            self._cluster(entry, f"{where}, clusters[{number}]") for number, entry in enumerate(experiment.clusters)
+            self._cluster(entry, f"{location}, clusters[{number}]") for number, entry in enumerate(experiment.clusters)
         )
         self.policies = tuple(
-            self._policy(entry, f"{where}, configurations[{number}]")
+            self._policy(entry, f"{location}, configurations[{number}]")
             for number, entry in enumerate(experiment.configurations)
         )
         for number, entry in enumerate(experiment.traces):
-            self._check_trace(number, entry, f"{where}, traces[{number}]")
+            self._check_trace(number, entry, f"{location}, traces[{number}]")
         self._check_names()
 
     def __len__(self) -> int:
@@ -160,7 +159,7 @@ class LoadedExperiment:
                         yield Trial(trace, cluster, policy, seed, experiment.options, str(self.directory.resolve()))
 
     def check_policies(self) -> None:
-        """Load all configurations; raise ConfigError with the name of an invalid one."""
+        """Load all configurations. Raise ConfigError with the name of an invalid one."""
         for number, policy in enumerate(self.policies):
             trial = Trial(
                 Trace("none", ()), self.clusters[0], policy, 0, self.experiment.options, str(self.directory.resolve())
@@ -174,24 +173,24 @@ class LoadedExperiment:
             self.experiment.options.measures, str(self.directory.resolve()), f"{self.where}, options.measures"
         )
 
-    def _check_trace(self, number: int, entry: TraceEntry, where: str) -> None:
+    def _check_trace(self, number: int, entry: TraceEntry, location: str) -> None:
         """Raise InputError for an invalid trace before the first trial."""
         if sum(map(bool, (entry.file, entry.preset, entry.query))) != 1:
             raise InputError(
-                where, "a trace is a file, a query or a preset", hint="write one of file, query and preset"
+                location, "a trace is a file, a query or a preset", hint="write one of file, query and preset"
             )
         if entry.mapping is not None:
-            check_mapping(entry.mapping, f"{where}.mapping")
+            check_mapping(entry.mapping, f"{location}.mapping")
         if entry.query and entry.mapping is None:
-            raise InputError(where, "a query needs a mapping", hint="write mapping: {columns: {arrives: COLUMN}}")
+            raise InputError(location, "a query needs a mapping", hint="write mapping: {columns: {arrives: COLUMN}}")
         if entry.stream and (entry.format or entry.mapping or not entry.file):
             problem = "only a trace of Moorage can be streamed"
-            raise InputError(f"{where}.stream", problem, hint="convert it with `moorage lab import` first")
+            raise InputError(f"{location}.stream", problem, hint="convert it with `moorage lab import` first")
         if entry.preset:
-            generate(entry.preset, 0, pods=0, where=f"{where}.preset")
+            generate(entry.preset, 0, pods=0, where=f"{location}.preset")
         elif entry.pods is not None or entry.pods_per_hour is not None:
             raise InputError(
-                where, "pods and podsPerHour go with a preset", hint="remove them: a file contains its pods"
+                location, "pods and podsPerHour go with a preset", hint="remove them: a file contains its pods"
             )
         else:
             self._trace(number, entry, 0)
@@ -204,12 +203,12 @@ class LoadedExperiment:
             self._file_traces[number] = self._read_trace(entry, f"{self.where}, traces[{number}]")
         return self._file_traces[number]
 
-    def _read_trace(self, entry: TraceEntry, where: str) -> Trace | StreamedTrace:
+    def _read_trace(self, entry: TraceEntry, location: str) -> Trace | StreamedTrace:
         path, options = self.directory / entry.file, entry.import_options
         if entry.stream:
             return stream_trace(path, entry.label)
         if entry.query and entry.mapping is not None:
-            pods = import_query(entry.query, entry.mapping, self.directory, f"{where}.query")
+            pods = import_query(entry.query, entry.mapping, self.directory, f"{location}.query")
         elif entry.mapping is not None:
             pods = import_table(path, entry.mapping, as_gangs=options.as_gangs)
         elif entry.format:
@@ -220,25 +219,25 @@ class LoadedExperiment:
             return read_trace(path, entry.label)
         trace = Trace(entry.label, tuple(sort_by_arrival(pods)))
         if not trace.pods:
-            raise InputError(where, "there are no pods in the trace", hint="check the file and the mapping")
+            raise InputError(location, "there are no pods in the trace", hint="check the file and the mapping")
         return trace
 
-    def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
+    def _cluster(self, entry: LabClusterEntry, location: str) -> LabCluster:
         if sum(map(bool, (entry.file, entry.preset, entry.pools))) != 1:
             problem = "a cluster is a file, a preset, or pools"
-            raise InputError(where, problem, hint="write one of file, preset and pools")
+            raise InputError(location, problem, hint="write one of file, preset and pools")
         if entry.pools:
-            return build_cluster(entry.name or "cluster", entry.pools, where, self.directory)
+            return build_cluster(entry.name or "cluster", entry.pools, location, self.directory)
         if entry.preset:
-            cluster = preset_cluster(entry.preset, f"{where}.preset")
+            cluster = preset_cluster(entry.preset, f"{location}.preset")
             return msgspec.structs.replace(cluster, name=entry.name or cluster.name)
         return read_lab_cluster(self.directory / entry.file, entry.name)
 
-    def _policy(self, entry: ConfigurationEntry, where: str) -> PolicyText:
+    def _policy(self, entry: ConfigurationEntry, location: str) -> PolicyText:
         is_changed = bool(entry.weights or entry.args or entry.enabled or entry.disabled or entry.scores is not None)
         if sum(map(bool, (entry.file, entry.config, is_changed))) > 1:
             problem = "a configuration is a file, a config, or changes to the defaults"
-            raise InputError(where, problem, hint="write one of them; a configuration can contain weights and args")
+            raise InputError(location, problem, hint="write one of them; a configuration can contain weights and args")
         text = ""
         if entry.file:
             text = read_text(self.directory / entry.file)
@@ -285,7 +284,7 @@ def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
 
 
 def load_experiment(path: Path) -> LoadedExperiment:
-    """Read an experiment; raise InputError with the location of a problem."""
+    """Read an experiment. Raise InputError with the location of a problem."""
     documents = list(read_documents(read_text(path), source=str(path)))
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InputError(str(path), "not an experiment: expected one YAML document", hint="see docs/reference/lab.md")

@@ -4,9 +4,12 @@ A forecast uses only earlier data: the pods that had arrived, the durations of c
 with earlier forecasts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
+from math import inf
 from pathlib import Path
 from statistics import fmean, median
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +22,7 @@ from moorage.common.errors import InputError
 from moorage.common.user_files import open_file
 from moorage.common.virtual_time import run_virtual
 from moorage.insight import (
+    SERVICES,
     CheckedForecast,
     FutureCluster,
     KnownPod,
@@ -45,6 +49,10 @@ from moorage.lab.trial import PolicyText, Trial
 from moorage.scheduler.decisions.decision_log import MAX_LINE, read_log
 from moorage.scheduler.wiring.policy import Policy
 
+CENSORED: Final = 0.1
+"""The share of starts after the horizon from which p90 has no bound."""
+RECENT_PODS: Final = 1000
+"""The last pods of a trace, which are replayed if time is limited."""
 NAIVE_PODS: Final = 100
 """The naive forecast is the mean wait of this number of pods of the same class that started last."""
 TOLERANCE: Final = 1.0
@@ -67,7 +75,7 @@ class ForecastRow(Struct, frozen=True):
     kind: str
     arrives: float
     waited: float | None
-    """``None`` if it did not start until the end of the trace."""
+    """``None`` if it did not start until the last arrival of the trace: later starts are earlier than in reality."""
     p10: float
     p50: float
     p90: float
@@ -78,20 +86,24 @@ class ForecastRow(Struct, frozen=True):
     """The forecast before its correction."""
     starts: tuple[float, ...] = ()
     """The start in each simulated future."""
+    remaining: float = 0.0
+    """Seconds from the arrival to the last arrival of the trace."""
 
     @property
-    def is_covered(self) -> bool:
-        """Whether the interval contains the start."""
+    def is_covered(self) -> bool | None:
+        """Whether the interval contains the start, or ``None`` if that is unknown."""
         return self._is_inside(self.p10, self.p90)
 
     @property
-    def is_covered_uncorrected(self) -> bool:
+    def is_covered_uncorrected(self) -> bool | None:
         """Whether the interval before the correction contains the start."""
         return self.is_covered if self.simulated is None else self._is_inside(self.simulated.p10, self.simulated.p90)
 
-    def _is_inside(self, first: float, last: float) -> bool:
+    def _is_inside(self, first: float, last: float) -> bool | None:
+        if self.censored > CENSORED:
+            last = inf  # the start is after the horizon in too many simulations
         if self.waited is None:
-            return self.censored > 1 - 0.9
+            return False if last + TOLERANCE < self.remaining else None
         return first - TOLERANCE <= self.waited <= last + TOLERANCE
 
 
@@ -130,9 +142,14 @@ class Calibration(Struct, frozen=True):
             "forecasts": len(self.rows),
             "coverage": round(self.coverage, 3),
             "uncorrected": round(_share(row.is_covered_uncorrected for row in self.rows), 3),
-            "below": round(_share(row.waited is not None and row.waited < row.p10 - TOLERANCE for row in self.rows), 3),
+            "unknown": sum(row.is_covered is None for row in self.rows),
+            "below": round(_share(_is_early(row) for row in self.rows), 3),
             "above": round(
-                _share(not row.is_covered and (row.waited is None or row.waited > row.p90) for row in self.rows), 3
+                _share(
+                    None if (inside := row.is_covered) is None else not inside and not _is_early(row)
+                    for row in self.rows
+                ),
+                3,
             ),
             "medianError": round(error, 1),
             "naiveError": round(naive, 1),
@@ -140,17 +157,23 @@ class Calibration(Struct, frozen=True):
         }
 
 
-def _share(claims: Iterable[bool]) -> float:
-    """Return the share of true claims; NaN without claims, for example if no pod waits."""
-    values = list(claims)
+def _is_early(row: ForecastRow) -> bool | None:
+    """Return whether the start is before the interval, or ``None`` if that is unknown."""
+    return None if row.is_covered is None else row.waited is not None and row.waited < row.p10 - TOLERANCE
+
+
+def _share(claims: Iterable[bool | None]) -> float:
+    """Return the share of true claims among the known ones; NaN if there are none, for example if no pod waits."""
+    values = [claim for claim in claims if claim is not None]
     return fmean(values) if values else float("nan")
 
 
 class Moments(TrialWatch):
     """Records the moments at which pods have arrived and wait."""
 
-    def __init__(self, play: Play[Any]) -> None:
+    def __init__(self, play: Play[Any], end: float = inf) -> None:
         super().__init__(play)
+        self._end = end
         self.moments: list[PodMoment] = []
         self.ends: dict[str, float] = {}
         self._active: dict[str, PodLife] = {}
@@ -170,10 +193,12 @@ class Moments(TrialWatch):
         self._active.pop(life.line.name, None)
 
     def decided(self) -> None:
-        """Record the moment if a new pod waits."""
-        waiting = [life for life in self._arrived if life.waited is None]
+        """Record the moment if a new pod waits. Raise TimeoutError after the time limit."""
+        if monotonic() > self._end:
+            raise TimeoutError
+        waiting_pods = [life for life in self._arrived if life.waited is None]
         self._arrived.clear()
-        for life in waiting:
+        for life in waiting_pods:
             pods = tuple(
                 (other.pod, other.line, other.line.arrives + other.waited if other.waited is not None else None)
                 for other in self._active.values()
@@ -188,39 +213,46 @@ def calibrate(  # noqa: PLR0913 - options of a calibration
     forecasts: int = 100,
     draws: int = 40,
     warm_up: float = 0.3,
-    horizon: float = 30 * 86_400.0,
+    cool_down: float = 0.2,
+    horizon: float = 7 * 86_400.0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     on_row: Callable[[ForecastRow], None] = lambda _row: None,
     policy: Policy | None = None,
+    end: float = inf,
 ) -> Calibration:
-    """Replay a trace and compare forecasts with starts; ``warm_up`` is the share of pods without forecasts.
+    """Replay a trace and compare forecasts with starts.
 
-    ``on_row`` is called after each forecast. ``policy`` replaces that of the trial.
+    The first and the last pods are not forecast. ``warm_up`` and ``cool_down`` are their shares. The queue empties
+    after the last arrival: later starts are unknown. ``on_row`` is called after each forecast. ``policy`` replaces
+    that of the trial. Raise TimeoutError if the replay has not ended at ``end``, on the monotonic clock; the forecasts
+    stop at this time.
     """
     clock = VirtualClock()
     policy = policy or load_trial_policy(trial)
 
     async def run() -> Play[Moments]:
-        play: Play[Moments] = Play(trial, policy, clock, Moments)
+        play: Play[Moments] = Play(trial, policy, clock, partial(Moments, end=end))
         await play.run()
         return play
 
     play = run_virtual(run(), clock)
     lives = list(play.lives.values())
-    first = lives[int(len(lives) * warm_up)].line.arrives
-    moments = [moment for moment in play.watch.moments if moment.now >= first]
+    first, last, final = (lives[int((len(lives) - 1) * share)].line.arrives for share in (warm_up, 1 - cool_down, 1))
+    moments = [moment for moment in play.watch.moments if first <= moment.now <= last]
     step = max(1.0, len(moments) / forecasts)
     sample = [moments[int(number * step)] for number in range(min(forecasts, len(moments)))]
     rows, recalibration = [], Recalibration()
     for number, moment in enumerate(sample):
+        if monotonic() > end:
+            break
         progress(number, len(sample))
-        rows.append(_forecast(trial, policy, play, moment, draws, horizon, recalibration))
+        rows.append(_forecast(trial, policy, play, moment, draws, horizon, recalibration, final))
         on_row(rows[-1])
-    recalibration.until = play.now
+    recalibration.until = final
     return Calibration(trial.trace.name, len(lives), len(moments), tuple(rows), recalibration)
 
 
-def _forecast(
+def _forecast(  # noqa: PLR0913, PLR0917 - the state of a calibration
     trial: Trial,
     policy: Policy,
     play: Play[Moments],
@@ -228,12 +260,15 @@ def _forecast(
     draws: int,
     horizon: float,
     recalibration: Recalibration,
+    final: float,
 ) -> ForecastRow:
     """Forecast a start, and add the forecast to the earlier ones."""
     starts = _simulate(trial, policy, play, moment, draws, horizon)
     seconds = [horizon if start is None else start for start in starts]
     simulated = StartInterval(*quantiles(seconds, (0.1, 0.5, 0.9)))
     naive, waited = _naive(play, moment), play.lives[moment.line.name].waited
+    if waited is not None and moment.line.arrives + waited > final:
+        waited = None
     correction = recalibration.correct(simulated, moment.now, naive)
     interval = correction.interval
     recalibration.add(CheckedForecast(moment.now, simulated, interval, correction.points, waited))
@@ -247,6 +282,7 @@ def _forecast(
         sum(start is None for start in starts) / len(starts),
         simulated,
         tuple(round(start, 1) for start in seconds),
+        final - moment.line.arrives,
     )
 
 
@@ -309,7 +345,7 @@ def _naive(play: Play[Moments], moment: PodMoment) -> float | None:
     return fmean(waits) if waits else None
 
 
-def check_history(
+def check_history(  # noqa: PLR0913 - options of a replay
     path: Path,
     class_label: str,
     objects: Sequence[KubeObject],
@@ -317,20 +353,38 @@ def check_history(
     *,
     forecasts: int,
     draws: int = 20,
+    seconds: float = inf,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Recalibration:
-    """Replay a recorded trace on the nodes of a cluster and forecast some of its starts, to correct later forecasts."""
-    if _is_log(path):
+    """Replay a recorded trace on the nodes of a cluster and forecast some of its starts, to correct later forecasts.
+
+    Running pods of services occupy their nodes from the beginning, unless they are part of the trace.
+    With a time limit, only recent pods are replayed. Raise TimeoutError if that takes longer.
+    """
+    end = monotonic() + seconds
+    if is_decision_log(path):
         raise InputError("--checks", "needs a trace: a decision log has no durations", hint="pass a trace to --history")
     trace = read_trace(path)
+    if seconds < inf and len(trace.pods) > RECENT_PODS:
+        first = trace.pods[-RECENT_PODS].arrives
+        recent = tuple(replace(line, arrives=line.arrives - first) for line in trace.pods[-RECENT_PODS:])
+        trace = replace(trace, pods=recent, outages=())
     if class_label:
         lines = (replace(line, kind=line.labels.get(class_label, line.kind)) for line in trace.pods)
     else:
         lines = (replace(line, kind=line.namespace) for line in trace.pods)
     nodes = tuple(_with_gpu_parts(obj) for obj in objects if isinstance(obj, Node))
-    others = tuple(obj for obj in objects if not isinstance(obj, Node | Pod))
+    recorded = {(line.namespace, line.name) for line in trace.pods}
+    others = tuple(obj for obj in objects if not isinstance(obj, Node | Pod) or _is_permanent(obj, recorded))
     trial = Trial(replace(trace, pods=tuple(lines)), LabCluster("cluster", nodes, others), PolicyText("when"), 1)
-    return calibrate(trial, forecasts=forecasts, draws=draws, progress=progress, policy=policy).recalibration
+    return calibrate(trial, forecasts=forecasts, draws=draws, progress=progress, policy=policy, end=end).recalibration
+
+
+def _is_permanent(obj: KubeObject, recorded: Container[tuple[str, str]]) -> bool:
+    """Return whether an object is a running pod of a service that a trace does not contain."""
+    if not isinstance(obj, Pod) or not obj.node_name or obj.is_finished or obj.metadata.controller is None:
+        return False
+    return obj.metadata.controller.kind in SERVICES and (obj.namespace, obj.name) not in recorded
 
 
 def _with_gpu_parts(node: Node) -> Node:
@@ -343,11 +397,11 @@ def _with_gpu_parts(node: Node) -> Node:
 
 
 def read_history(path: Path, class_label: str) -> list[PastPod]:
-    """Read a trace or a decision log as the history of a cluster; the class of a pod is a label or its namespace.
+    """Read a trace or a decision log as the history of a cluster. The class of a pod is a label or its namespace.
 
     A log does not record when pods end, so it only contributes arrivals.
     """
-    if _is_log(path):
+    if is_decision_log(path):
         return _read_logged(path)
     maker, past = PodMaker(), []
     for line in read_trace(path).pods:
@@ -357,7 +411,8 @@ def read_history(path: Path, class_label: str) -> list[PastPod]:
     return past
 
 
-def _is_log(path: Path) -> bool:
+def is_decision_log(path: Path) -> bool:
+    """Return whether a file is a decision log, not a trace."""
     if path.suffix in {".csv", ".parquet"}:
         return False
     with open_file(path) as file:

@@ -17,7 +17,7 @@ from moorage.common.errors import InputError, describe_mismatch, did_you_mean
 from moorage.common.user_files import not_utf8, not_writable, open_file
 
 MOST: Final = 10**12
-"""Upper limit of seconds, milli-CPU and MiB; sums of such numbers are exact."""
+"""Upper limit of seconds, milli-CPU and MiB. Sums of such numbers are exact."""
 MOST_GPUS: Final = 1000
 """Maximum number of GPUs of a node or a pod."""
 MAX_LINE: Final = 16 << 20
@@ -59,7 +59,7 @@ class CsvLine(Struct, frozen=True):
     def number(
         self, column: str, default: float | None = None, *, least: float = 0.0, most: float = float(MOST)
     ) -> float:
-        """Return a cell as a number within limits; it is required without a default."""
+        """Return a cell as a number within limits. It is required without a default."""
         text = self.text(column)
         if not text and default is not None:
             return default
@@ -85,7 +85,7 @@ class CsvLine(Struct, frozen=True):
 
 @contextmanager
 def _open_lines(path: Path) -> Iterator[TextIO]:
-    """Open a text file for line-by-line reading; raise InputError with the position of an invalid byte."""
+    """Open a text file for line-by-line reading. Raise InputError with the position of an invalid byte."""
     with open_file(path) as file, TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         try:
             yield text
@@ -95,7 +95,7 @@ def _open_lines(path: Path) -> Iterator[TextIO]:
 
 
 def _read_lines(path: Path, file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file; raise InputError for a line above the limit."""
+    """Yield the lines of a file. Raise InputError for a line above the limit."""
     number = 0
     while line := file.readline(MAX_LINE + 1):
         number += 1
@@ -112,7 +112,7 @@ def read_csv(
     separator: str = ",",
     header: Sequence[str] = (),
 ) -> Iterator[CsvLine]:
-    """Read a CSV file; an unknown column is rejected if its name resembles a known one.
+    """Read a CSV file. An unknown column is rejected if its name resembles a known one.
 
     ``header`` has the column names of a file without them.
     """
@@ -135,11 +135,13 @@ def read_csv(
 
 
 def _check_header(location: str, header: Sequence[str], required: Sequence[str], columns: Sequence[str]) -> None:
-    missing = next((name for name in required if name not in header), None)
-    if missing is not None:
+    missing_column = next((name for name in required if name not in header), None)
+    if missing_column is not None:
         is_empty = not any(header)
         problem = (
-            "the file is empty" if is_empty else f"missing column {missing!r}; the columns are {', '.join(header)}"
+            "the file is empty"
+            if is_empty
+            else f"missing column {missing_column!r}; the columns are {', '.join(header)}"
         )
         hint = f"the first line contains the column names: {', '.join(required)}"
         raise InputError(f"{location} 1", problem, hint=hint)
@@ -152,7 +154,7 @@ def _check_header(location: str, header: Sequence[str], required: Sequence[str],
 
 
 def write_csv(path: Path, columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records with a header; raise InputError if the file cannot be written."""
+    """Write records with a header. Raise InputError if the file cannot be written."""
     with report_unwritable(path), path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
@@ -169,7 +171,7 @@ def report_unwritable(path: Path) -> Iterator[None]:
 
 
 def check_unique_names(lines: Iterable[CsvLine], column: str, kind: str) -> Iterator[CsvLine]:
-    """Yield lines with unique names in a column; raise InputError at the first duplicate."""
+    """Yield lines with unique names in a column. Raise InputError at the first duplicate."""
     locations: dict[str, str] = {}
     for line in lines:
         name = line.text(column)
@@ -188,7 +190,7 @@ def duplicate_name(location: str, kind: str, name: str, first: str) -> InputErro
 
 
 def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
-    """Decode the JSON object of each line, with its location; empty lines are skipped."""
+    """Decode the JSON object of each line, with its location. Empty lines are skipped."""
     decoder = msgspec.json.Decoder(kind)
     with _open_lines(path) as file:
         for number, line in enumerate(_read_lines(path, file), start=1):
@@ -198,7 +200,7 @@ def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T:
-    """Decode one line; raise InputError with the column of a problem."""
+    """Decode one line. Raise InputError with the column of a problem."""
     try:
         return decoder.decode(line.encode())
     except msgspec.ValidationError as error:
@@ -237,7 +239,7 @@ def _pyarrow(path: Path) -> Any:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read a file row by row, each with its location; one batch is in memory at a time."""
+    """Read a file row by row, each with its location. One batch is in memory at a time."""
     parquet = _pyarrow(path)
     number = 0
     try:
@@ -251,27 +253,31 @@ def read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows in batches; all have the same columns."""
+    """Write rows in batches. All have the same columns."""
     parquet = _pyarrow(path)
     import pyarrow as arrow
 
-    remaining = iter(rows)
-    table = arrow.Table.from_pylist(list(islice(remaining, BATCH)))
+    row_iterator = iter(rows)
+    table = arrow.Table.from_pylist(list(islice(row_iterator, BATCH)))
     # A column without values in the first batch may have numbers in the next.
     nulls = {arrow.null(): arrow.float64()}
     table = table.cast(arrow.schema([field.with_type(nulls.get(field.type, field.type)) for field in table.schema]))
     with parquet.ParquetWriter(path, table.schema) as writer:
         while True:
             writer.write_table(table)
-            batch = list(islice(remaining, BATCH))
+            batch = list(islice(row_iterator, BATCH))
             if not batch:
                 return
             table = arrow.Table.from_pylist(batch, schema=table.schema)
 
 
-def convert_to_parquet(lines: Path, path: Path) -> None:
-    """Convert a file of JSON lines, column by column: rows as Python objects would take gigabytes."""
+def convert_to_parquet(lines: Path, path: Path, *, has_objects: bool = False) -> None:
+    """Convert a file of JSON lines, column by column: rows as Python objects would take gigabytes.
+
+    pyarrow cannot combine blocks whose objects have different fields: such a file is one block.
+    """
     parquet = _pyarrow(path)
     import pyarrow.json
 
-    parquet.write_table(pyarrow.json.read_json(lines), path)
+    settings = pyarrow.json.ReadOptions(block_size=lines.stat().st_size if has_objects else None)
+    parquet.write_table(pyarrow.json.read_json(lines, settings), path)

@@ -58,12 +58,12 @@ def _require_gpu_share(policy: Policy) -> None:
         names = set(enabled_names(profile.plugins))
         dependent = next((name for name in GPU_POLICIES if name in names), None)
         if dependent is not None and GPU_SHARE not in names:
-            where = f"profile {profile.scheduler_name}"
-            raise ConfigError(where, f"{dependent} needs the plugin {GPU_SHARE}", hint=f"add {GPU_SHARE} to enabled")
+            location = f"profile {profile.scheduler_name}"
+            raise ConfigError(location, f"{dependent} needs the plugin {GPU_SHARE}", hint=f"add {GPU_SHARE} to enabled")
 
 
 def load_trial_policy(trial: Trial) -> Policy:
-    """Return the policy of a trial; raise ConfigError if its configuration is invalid."""
+    """Return the policy of a trial. Raise ConfigError if its configuration is invalid."""
     source = trial.policy
     with importable(trial.directory):
         registry = collect_plugins(paths=source.plugins)

@@ -21,7 +21,7 @@ Shape = tuple[float, int, int, int, int]
 
 
 class PodKind(Struct, frozen=True):
-    """Pods of one kind of workload: their shapes and durations."""
+    """Pods of the same kind of workload: their shapes and durations."""
 
     name: str
     share: float
@@ -39,7 +39,7 @@ class PodKind(Struct, frozen=True):
 
 
 class Preset(Struct, frozen=True):
-    """A workload mix, its arrival rate, and the pools of its cluster; openb has nodes of many sizes instead."""
+    """A workload mix, its arrival rate, and the pools of its cluster. Openb has nodes of many sizes instead."""
 
     kinds: tuple[PodKind, ...]
     pods_per_hour: float
@@ -113,7 +113,7 @@ MIXED: Final = (
 PRESETS: Final[dict[str, Preset]] = {
     # Services with replicas that run for hours.
     "web": Preset((WEB,), 120.0, (replace(GENERAL, count=26),)),
-    # Jobs of minutes to hours; some fail.
+    # Jobs of minutes to hours. Some fail.
     "batch": Preset((BATCH,), 1600.0, (replace(GENERAL, count=60),), pods=4000),
     # Training on one to eight whole GPUs.
     "training": Preset((TRAINING,), 6.0, (replace(GPU_NODES, count=24),), pods=600),
@@ -124,23 +124,23 @@ PRESETS: Final[dict[str, Preset]] = {
 }
 
 
-def _find_preset(name: str, where: str) -> Preset:
+def _find_preset(name: str, location: str) -> Preset:
     if name not in PRESETS:
         hint = did_you_mean(name, PRESETS) or f"write one of {', '.join(PRESETS)}"
-        raise InputError(where, f"there is no preset {name!r}", hint=hint)
+        raise InputError(location, f"there is no preset {name!r}", hint=hint)
     return PRESETS[name]
 
 
-def preset_cluster(name: str, where: str = "preset") -> LabCluster:
-    """Return the cluster of a preset; raise InputError if the name is unknown."""
-    pools = _find_preset(name, where).pools
+def preset_cluster(name: str, location: str = "preset") -> LabCluster:
+    """Return the cluster of a preset. Raise InputError if the name is unknown."""
+    pools = _find_preset(name, location).pools
     return build_cluster(name, pools, f"preset {name}") if pools else openb.make_openb_cluster()
 
 
 def generate(
     preset: str, seed: int, *, pods: int | None = None, pods_per_hour: float | None = None, where: str = "preset"
 ) -> Trace:
-    """Generate a trace; the same seed gives the same trace. Raise InputError if the preset is unknown."""
+    """Generate a trace. The same seed gives the same trace. Raise InputError if the preset is unknown."""
     settings = _find_preset(preset, where)
     random = make_random(seed, f"trace {preset}")
     count = settings.pods if pods is None else pods

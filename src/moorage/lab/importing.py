@@ -42,7 +42,7 @@ class ColumnRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
 
 class TraceMapping(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Describes how the rows of a table become pods; a row with several pods is a gang."""
+    """Describes how the rows of a table become pods. A row with several pods is a gang."""
 
     columns: dict[str, str | ColumnRule] = {}
     """The column of each field, or a rule."""
@@ -50,7 +50,7 @@ class TraceMapping(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """The names of the columns, if the file has none."""
     separator: str = ","
     required: tuple[str, ...] = ()
-    """Columns whose empty cells exclude a row."""
+    """Columns that must not be empty. Rows with empty cells are excluded."""
     keep: dict[str, tuple[str, ...]] = {}
     """Only rows with one of these values in a column."""
     gpus_per_pod: GpuCount = 0
@@ -85,7 +85,7 @@ FORMATS: Final[dict[str, TraceMapping]] = {
         required=("start_time",),
         shared_total=True,
     ),
-    # pai_task_table.csv of 2020: plan_cpu and plan_gpu are percentages of an instance; there is no header.
+    # pai_task_table.csv of 2020: plan_cpu and plan_gpu are percentages of an instance. There is no header.
     "pai": TraceMapping(
         {
             **{"job": "job_name", "arrives": "start_time", "ends": "end_time", "pods": "inst_num"},
@@ -98,7 +98,7 @@ FORMATS: Final[dict[str, TraceMapping]] = {
         ),
         required=("start_time", "inst_num"),
     ),
-    # Instances of services; those without a creation time exist at the start.
+    # Instances of services. Those without a creation time exist at the start.
     "dlrm": TraceMapping(
         {
             **{"name": "instance_sn", "app": "app_name", "class": "role", "tenant": "app_name"},
@@ -145,7 +145,7 @@ def find_formats() -> list[str]:
 def import_pods(
     format_: str, path: Path, options: ImportOptions | None = None, skipped: Skipped | None = None
 ) -> Iterator[TracePod]:
-    """Yield the pods of a public trace in the order of its file; raise InputError for a problem."""
+    """Yield the pods of a public trace in the order of its file. Raise InputError for a problem."""
     options, skipped = options or ImportOptions(), skipped or Skipped()
     if format_ in READERS:
         return READERS[format_](path, options, skipped)
@@ -170,30 +170,30 @@ def import_table(
     return import_rows(rows, mapping, path.name.split(".")[0], skipped, as_gangs=as_gangs)
 
 
-def import_query(query: str, mapping: TraceMapping, directory: Path, where: str) -> Iterator[TracePod]:
-    """Yield the pods of the result of a DuckDB query; files in the query are relative to a directory."""
+def import_query(query: str, mapping: TraceMapping, directory: Path, location: str) -> Iterator[TracePod]:
+    """Yield the pods of the result of a DuckDB query. Files in the query are relative to a directory."""
     try:
         duckdb = import_module("duckdb")
     except ImportError:
-        raise InputError(where, "DuckDB is not installed", hint="pip install 'moorage[duckdb]'") from None
+        raise InputError(location, "DuckDB is not installed", hint="pip install 'moorage[duckdb]'") from None
     with duckdb.connect() as connection:
         try:
             connection.execute("SET file_search_path = ?", [str(directory.resolve())])
             result = connection.execute(query)
             names = [column[0] for column in result.description]
-            _check_columns(mapping, names, where)
-            rows = _fetch(result, names, where)
+            _check_columns(mapping, names, location)
+            rows = _fetch(result, names, location)
             yield from import_rows(rows, mapping, "row", None)
         except duckdb.Error as error:
-            raise InputError(where, f"the query failed: {error}") from error
+            raise InputError(location, f"the query failed: {error}") from error
 
 
-def _fetch(result: Any, names: list[str], where: str) -> Iterator["Row"]:
+def _fetch(result: Any, names: list[str], location: str) -> Iterator["Row"]:
     number = 0
     while batch := result.fetchmany(10_000):
         for values in batch:
             number += 1
-            yield Row(f"{where}, row {number}", dict(zip(names, values, strict=True)))
+            yield Row(f"{location}, row {number}", dict(zip(names, values, strict=True)))
 
 
 class Row(Struct, frozen=True):
@@ -203,7 +203,7 @@ class Row(Struct, frozen=True):
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """Return a cell as text; empty without a value."""
+        """Return a cell as text, or empty without a value."""
         text = str(self.cells.get(column, "")).strip()
         return "" if text.lower() in NOTHING else text
 
@@ -221,25 +221,27 @@ def _used_columns(mapping: TraceMapping) -> dict[str, str]:
     return used
 
 
-def check_mapping(mapping: TraceMapping, where: str) -> None:
+def check_mapping(mapping: TraceMapping, location: str) -> None:
     """Raise InputError for unknown fields of a mapping, and for one without any."""
     for field in mapping.columns:
         if field not in FIELDS:
             hint = did_you_mean(field, FIELDS) or f"write one of {', '.join(FIELDS)}"
-            raise InputError(f"{where}.columns", f"unknown field {field!r}", hint=hint)
+            raise InputError(f"{location}.columns", f"unknown field {field!r}", hint=hint)
     if not mapping.columns:
-        raise InputError(where, "the mapping has no columns", hint="write columns: {arrives: COLUMN, cpuMilli: COLUMN}")
+        raise InputError(
+            location, "the mapping has no columns", hint="write columns: {arrives: COLUMN, cpuMilli: COLUMN}"
+        )
     if len(mapping.separator) != 1:
         raise InputError(
-            f"{where}.separator", f"{mapping.separator!r} is not one character", hint='write "\\t" for tabs'
+            f"{location}.separator", f"{mapping.separator!r} is not one character", hint='write "\\t" for tabs'
         )
 
 
-def _check_columns(mapping: TraceMapping, names: list[str], where: str) -> None:
+def _check_columns(mapping: TraceMapping, names: list[str], location: str) -> None:
     for column in _used_columns(mapping):
         if column not in names:
             hint = did_you_mean(column, names) or f"the columns are {', '.join(names)}"
-            raise InputError(where, f"unknown column {column!r}", hint=hint)
+            raise InputError(location, f"unknown column {column!r}", hint=hint)
 
 
 def _read_table(path: Path, mapping: TraceMapping) -> Iterator[Row]:
@@ -261,7 +263,7 @@ def _read_parquet(path: Path, mapping: TraceMapping) -> Iterator[Row]:
 def import_rows(
     rows: Iterable[Row], mapping: TraceMapping, prefix: str, skipped: Skipped | None, *, as_gangs: bool = True
 ) -> Iterator[TracePod]:
-    """Yield the pods of rows; names are unique, and a row without a name gets a number."""
+    """Yield the pods of rows. Names are unique, and a row without a name gets a number."""
     names: set[str] = set()
     skipped = skipped or Skipped()
 
@@ -293,7 +295,7 @@ def _make_pods(row: Row, mapping: TraceMapping, default: str, *, as_gangs: bool)
     gpus, share = round(get.number("gpus") or 0), get.number("gpuShare")
     milli = round(get.number("gpuMilli") or WHOLE_GPU)
     if share is not None:
-        # Thousandths of all GPUs of a pod: a part of one GPU, or complete GPUs.
+        # Thousandths of all GPUs of a pod: a part of a GPU, or complete GPUs.
         gpus, milli = (ceil(share / WHOLE_GPU), min(WHOLE_GPU, round(share))) if share > 0 else (0, 0)
     cpu, memory = get.number("cpuMilli") or 0.0, get.number("memoryMib") or 0.0
     pods = max(1, round(get.number("pods") or 1))
@@ -336,7 +338,7 @@ def _make_pods(row: Row, mapping: TraceMapping, default: str, *, as_gangs: bool)
 
 
 class _Fields:
-    """Reads the fields of one row."""
+    """Reads the fields of a row."""
 
     def __init__(self, row: Row, rules: Mapping[str, str | ColumnRule]) -> None:
         self._row, self._rules = row, rules
@@ -398,7 +400,7 @@ GAVEL_COLUMNS: Final = {
 
 
 def _read_gavel(path: Path, options: ImportOptions, skipped: Skipped) -> Iterator[TracePod]:
-    """Yield a gang of pods with one GPU for each job; its duration follows from the table of throughputs."""
+    """Yield a gang of pods with one GPU for each job. Its duration follows from the table of throughputs."""
     table = _read_throughputs(options)
     content = read_file(path, limit=MAX_OBJECTS).decode(errors="replace")
     for number, line in enumerate(content.splitlines(), start=1):
@@ -470,7 +472,7 @@ class SimkubeEvent(Struct):
 
 
 class SimkubeTrace(Struct):
-    """A SimKube trace of version 2; other fields are ignored."""
+    """A SimKube trace of version 2. Other fields are ignored."""
 
     version: int
     config: dict[str, Any]
@@ -556,7 +558,7 @@ def _count_replicas(obj: dict[str, Any]) -> int:
     return int(count)
 
 
-def _make_template_pod(template: dict[str, Any], owner: str, number: int, at: float, where: str) -> TracePod:
+def _make_template_pod(template: dict[str, Any], owner: str, number: int, at: float, location: str) -> TracePod:
     namespace, _, name = owner.partition("/")
     totals: dict[str, int] = {}
     try:
@@ -564,7 +566,7 @@ def _make_template_pod(template: dict[str, Any], owner: str, number: int, at: fl
             for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items():
                 totals[resource] = totals.get(resource, 0) + nano_value(quantity)
     except QuantityError as error:
-        raise InputError(where, str(error)) from error
+        raise InputError(location, str(error)) from error
     cpu, memory = totals.pop("cpu", 0), totals.pop("memory", 0)
     return TracePod(
         name=f"{namespace}.{name}-{number}",

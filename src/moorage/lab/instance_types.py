@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.common.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, describe_decode_error, did_you_mean
 from moorage.common.user_files import MAX_OBJECTS, read_file
 from moorage.kube.api.quantity import Quantity
 from moorage.lab.formats import Amount
@@ -51,23 +51,25 @@ class OfferedNode(Struct, frozen=True):
     price: float
 
 
-def read_offers(path: Path, required: Mapping[str, Sequence[str]], where: str) -> list[OfferedNode]:
-    """Return the available offerings with the required labels, in the order of the file; raise InputError for none."""
+def read_offers(path: Path, required: Mapping[str, Sequence[str]], location: str) -> list[OfferedNode]:
+    """Return the available offerings with the required labels, in the order of the file. Raise InputError for none."""
     try:
         types = msgspec.json.decode(read_file(path, limit=MAX_OBJECTS), type=tuple[InstanceType, ...])
     except msgspec.DecodeError as error:
         hint = "use the format of Karpenter's instance_types.json: a list with name, resources and offerings"
-        raise InputError(str(path), f"not a list of instance types: {error}", hint=hint) from error
+        raise InputError(
+            str(path), f"not a list of instance types: {describe_decode_error(error)}", hint=hint
+        ) from error
     offers = [offer for instance_type in types for offer in _list_offers(instance_type)]
     known = {key for offer in offers for key in offer.labels}
     for key in required:
         if key not in known:
             hint = did_you_mean(key, known) or f"use one of {', '.join(sorted(known))}"
-            raise InputError(f"{where}.requirements", f"no instance type has the label {key!r}", hint=hint)
+            raise InputError(f"{location}.requirements", f"no instance type has the label {key!r}", hint=hint)
     accepted = [offer for offer in offers if all(offer.labels.get(key) in values for key, values in required.items())]
     if not accepted:
         problem = f"no available offering of {path.name} meets the requirements"
-        raise InputError(f"{where}.requirements", problem, hint="change the requirements")
+        raise InputError(f"{location}.requirements", problem, hint="change the requirements")
     return accepted
 
 

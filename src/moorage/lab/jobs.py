@@ -10,12 +10,12 @@ from moorage.common.arrays import NDArray
 from moorage.lab.playing import PodLife
 
 SHORTEST: Final = 10.0
-"""Lower limit of the ideal time of a job in seconds; otherwise tiny jobs would dominate slowdowns."""
+"""Lower limit of the ideal time of a job in seconds. Otherwise tiny jobs would dominate slowdowns."""
 PERCENTILES: Final = tuple(range(101))
 
 
 class JobLedger:
-    """Tracks all jobs; unless ``keeps_all`` is set, only the measures of finished single-pod jobs are kept."""
+    """Tracks all jobs. Unless ``keeps_all`` is set, only the measures of finished single-pod jobs are kept."""
 
     def __init__(self, *, keeps_all: bool) -> None:
         self._keeps_all = keeps_all
@@ -50,7 +50,7 @@ class JobLedger:
 
 
 class JobTimes:
-    """The times of one job."""
+    """The times of a job."""
 
     __slots__ = (
         *("arrives", "evictions", "finished", "ideal_end", "is_failed", "last_end", "last_start", "line", "lost"),
@@ -82,12 +82,12 @@ class JobTimes:
 
     @property
     def queued(self) -> float | None:
-        """Seconds until all pods have been scheduled; ``None`` if a pod was not scheduled."""
+        """Seconds until all pods have been scheduled, or ``None`` if a pod was not scheduled."""
         return self.last_start - self.arrives if self.pods == self.placed else None
 
     @property
     def jct(self) -> float | None:
-        """Seconds until all pods have finished; ``None`` if a pod has not finished."""
+        """Seconds until all pods have finished, or ``None`` if a pod has not finished."""
         return self.last_end - self.arrives if self.pods == self.finished and not self.is_failed else None
 
     @property
@@ -130,7 +130,7 @@ class Samples:
             yield f"{name}.p95{suffix}", float(np.quantile(values, 0.95))
 
     def curve(self, name: str) -> tuple[float, ...]:
-        """Return the percentiles 0 to 100 of a measure; empty without values."""
+        """Return the percentiles 0 to 100 of a measure, or empty without values."""
         values = self.all(name)
         return tuple(np.percentile(values, PERCENTILES).tolist()) if len(values) else ()
 

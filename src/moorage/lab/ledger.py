@@ -47,7 +47,7 @@ class PodUsage(NamedTuple):
 
 
 class UsageLedger:
-    """All nodes and their usage; sums are updated incrementally."""
+    """All nodes and their usage. Sums are updated incrementally."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeAccount] = {}

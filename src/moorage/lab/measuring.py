@@ -20,7 +20,7 @@ from moorage.lab.trial import JobRow, PodRow, PointRow, Trial, TrialResult, Tria
 POINTS: Final = 100
 HOUR: Final = 3600.0
 MAX_TENANTS: Final = 20
-"""Number of tenants in a point; the others are summed."""
+"""Number of tenants in a point. Further tenants are summed."""
 CURVES: Final = ("wait", "queueing", "jct", "slowdown")
 """The measures of jobs and pods with mean, median, 95th percentile and distribution."""
 DIGITS: Final = 9
@@ -28,7 +28,7 @@ DIGITS: Final = 9
 
 
 def run_trial(trial: Trial) -> TrialResult:
-    """Run one trial in virtual time, in this process; if a policy fails, its row has the error."""
+    """Run one trial in virtual time, in this process. If a policy fails, its row has the error."""
     clock = VirtualClock()
 
     async def run() -> TrialResult:
@@ -48,7 +48,7 @@ def run_trial(trial: Trial) -> TrialResult:
 
 
 class Measures(TrialWatch):
-    """Measures one trial; the cluster does not change between two events, so sums over time are exact."""
+    """Measures one trial. The cluster does not change between two events, so sums over time are exact."""
 
     follows_ends = True
 
@@ -78,7 +78,7 @@ class Measures(TrialWatch):
         self.typical = find_typical_shapes(facts) if self._resource == GPU else None
 
     def arrived(self, life: PodLife) -> None:
-        """Add requested resources; a pod that crosses the next per cent is measured after its decision."""
+        """Add requested resources. A pod that crosses the next per cent is measured after its decision."""
         self._requested += find_request(life.line, self._resource)
         self._jobs.arrived(life)
 
@@ -116,7 +116,7 @@ class Measures(TrialWatch):
                 self._record_point(self.play.now)
 
     def time_passes(self, until: float) -> None:
-        """Add the current state to the sums, and record points; the time after the window does not count."""
+        """Add the current state to the sums, and record points. The time after the window does not count."""
         until = min(until, self._window)
         seconds = until - self._until
         if not self._trial.conditions.arrivals_only:
@@ -164,7 +164,7 @@ class Measures(TrialWatch):
         )
 
     def _tenant_shares(self) -> dict[str, float] | None:
-        """Return the allocated shares of the largest tenants, and of the others together."""
+        """Return the allocated shares of the largest tenants, and of all other tenants together."""
         total = self.play.ledger.total[self._resource]
         ranked = sorted(self._tenants.allocated.items(), key=lambda entry: (-entry[1], entry[0]))
         if len(ranked) < 2 or not total:

@@ -1,4 +1,4 @@
-"""Trials in the pods of an indexed Job; their results are files on a volume that this machine also mounts."""
+"""Trials in the pods of an indexed Job. Their results are files on a volume that this machine also mounts."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ JobStatus = dict[str, Any]
 
 
 class JobSettings(Struct, frozen=True):
-    """Where trials run: an image with Moorage, and a claim whose volume is mounted here at the same path."""
+    """The environment of trials: an image with Moorage, and a claim with a volume that is mounted at the same path."""
 
     image: str
     claim: str
@@ -40,12 +40,12 @@ class JobSettings(Struct, frozen=True):
 
 
 def make_job(settings: JobSettings, experiment: Path, out: Path, trials: int) -> dict[str, Any]:
-    """Return the manifest of a Job whose pods run the shards of an experiment."""
+    """Return the manifest of a Job that runs the shards of an experiment."""
     directory, shards = settings.directory.resolve(), min(settings.pods or PODS, trials)
     for path, name in ((experiment, "the experiment"), (out, "--out")):
         if not path.resolve().is_relative_to(directory):
             hint = "set --claim-dir to the local mount point of the claim"
-            raise InputError(str(path), f"{name} is not on the volume {directory}", hint=hint)
+            raise InputError(str(path), f"{name} is outside of the volume {directory}", hint=hint)
     command = ["moorage", "lab", "run", str(experiment.resolve()), "--out", str(out.resolve())]
     command += ["--shard", f"$(JOB_COMPLETION_INDEX)/{shards}", "--workers", "1", "--quiet"]
     container = {
@@ -110,15 +110,15 @@ class JobClient:
 
 
 def run_on_kubernetes(trials: Iterable[Trial], settings: JobSettings, experiment: Path, results: Results) -> Ran:
-    """Run trials in a Job; yield each one when its file appears. An interrupted run deletes the Job."""
-    missing = list(trials)
-    if not missing:
+    """Run trials in a Job. Yield each one when its file appears. An interrupted run deletes the Job."""
+    open_trials = list(trials)
+    if not open_trials:
         return
-    client, job = JobClient(settings), make_job(settings, experiment, results.directory, len(missing))
+    client, job = JobClient(settings), make_job(settings, experiment, results.directory, len(open_trials))
     name = job["metadata"]["name"]
     client.create(job)
     try:
-        yield from collect_results(missing, results, lambda: client.status(name))
+        yield from collect_results(open_trials, results, lambda: client.status(name))
     except BaseException:
         client.delete(name)
         raise
@@ -161,5 +161,5 @@ def _raise_failure(status: JobStatus) -> None:
     for condition in status.get("conditions") or ():
         if condition["type"] == "Failed" and condition.get("status") == "True":
             problem = f"the Job failed: {condition.get('message') or condition.get('reason') or 'no reason'}"
-            hint = "see the logs of its pods; finished trials are stored: run the same command again"
+            hint = "see the logs of its pods; finished trials are stored: rerun the command"
             raise InputError("--on kubernetes", problem, hint=hint)

@@ -1,4 +1,4 @@
-"""Trials on a Ray cluster or on a local Ray; lost trials are retried."""
+"""Trials on a Ray cluster or on a local Ray. Lost trials are retried."""
 
 import importlib
 import os
@@ -21,7 +21,7 @@ from moorage.lab.results import AHEAD, Ran, RunTrials, count_cores
 from moorage.lab.trial import Trial, TrialResult
 
 RETRIES: Final = 3
-"""Number of retries of a trial whose worker or machine was lost."""
+"""Number of retries of a trial after its worker or machine was lost."""
 STARTS: Final = 2
 START_SECONDS: Final = 90.0
 END_SECONDS: Final = 60.0
@@ -32,32 +32,32 @@ _STARTED: Final = "Ray runtime started"
 
 @contextmanager
 def connect_to_ray(address: str = "", workers: int = 0) -> Iterator[RunTrials]:
-    """Yield a function that runs trials on a Ray cluster; without an address, start and stop a local Ray."""
+    """Yield a function that runs trials on a Ray cluster. Without an address, start and stop a local Ray."""
     if (sys.modules["ray"] if "ray" in sys.modules else find_spec("ray")) is None:
         raise InputError("--on ray", "Ray is not installed", hint="pip install 'moorage[ray]'")
     with ExitStack() as stack:
-        where = address or stack.enter_context(_start_local_ray(workers or count_cores()))
+        location = address or stack.enter_context(_start_local_ray(workers or count_cores()))
         # Not earlier: Ray reads its environment at import.
         ray = importlib.import_module("ray")
         try:
-            ray.init(address=where, logging_level="ERROR", log_to_driver=False)
+            ray.init(address=location, logging_level="ERROR", log_to_driver=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
             problem, hint = f"the Ray cluster cannot be reached: {error}", "write HOST:PORT of its head node, or auto"
-            raise InputError(f"--ray-address {where}", problem, hint=hint) from error
+            raise InputError(f"--ray-address {location}", problem, hint=hint) from error
         stack.callback(ray.shutdown)
         yield partial(_run, ray)
 
 
 @contextmanager
 def _start_local_ray(workers: int) -> Iterator[str]:
-    """Start a local Ray with a random token and few processes; yield its address."""
+    """Start a local Ray with a random token and few processes. Yield its address."""
     # Workers must find the same plugins.
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
-        # Contains sockets, whose paths must be short.
+        # Contains sockets. Their paths must be short.
         with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as directory:
             process, address = _start_process(Path(directory), workers)
             try:
@@ -131,6 +131,6 @@ def _collect(ray: Any, pending: dict[Any, Trial]) -> tuple[Trial, TrialResult]:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         problem = f"the worker was lost {RETRIES + 1} times: {type(error).__name__}"
-        hint = "finished trials are stored: run the same command again"
+        hint = "finished trials are stored: rerun the command"
         raise InputError(str(trial.id), problem, hint=hint) from error
     return trial, result

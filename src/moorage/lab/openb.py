@@ -51,7 +51,7 @@ SHARED: Final = (
     *((1000, 2048, 320, 6), (4152, 10600, 810, 5), (8000, 30517, 650, 4), (6000, 22888, 160, 4)),
     *((4000, 15258, 160, 4), (8000, 30517, 220, 3), (4000, 15258, 110, 2), (4000, 15258, 480, 2)),
 )
-"""Pods with a part of one GPU: milli-CPU, MiB, thousandths, frequency per thousand pods."""
+"""Pods with a part of a GPU: milli-CPU, MiB, thousandths, frequency per thousand pods."""
 WITHOUT: Final = (
     *((12500, 57344, 48), (32000, 49152, 37), (8000, 30517, 19), (16500, 51200, 18), (15400, 51200, 12)),
     *((11400, 57344, 7), (16000, 31250, 2)),
@@ -81,7 +81,7 @@ def make_openb_cluster(share: float = 1.0) -> LabCluster:
 
 
 def import_nodes(path: Path, *, gpu_only: bool = True) -> LabCluster:
-    """Read the nodes; nodes without GPUs are omitted by default, as in the published experiments."""
+    """Read the nodes. Nodes without GPUs are omitted by default, as in the published experiments."""
     nodes = []
     for line in check_unique_names(read_csv(path, NODE_COLUMNS, NODE_COLUMNS), "sn", "node"):
         gpus = line.integer("gpu", most=MOST_GPUS)
@@ -95,7 +95,7 @@ def import_nodes(path: Path, *, gpu_only: bool = True) -> LabCluster:
 
 
 def import_pods(path: Path) -> Trace:
-    """Read the pods of either form of the list; times count from the first arrival."""
+    """Read the pods of either form of the list. Times count from the first arrival."""
     pods: list[TracePod] = []
     names: set[str] = set()
     for number, line in enumerate(read_csv(path, SHORT_COLUMNS, POD_COLUMNS)):

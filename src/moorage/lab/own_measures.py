@@ -26,29 +26,29 @@ def importable(directory: str) -> Iterator[None]:
         sys.path.remove(directory)
 
 
-def load_measures(names: Iterable[str], directory: str, where: str) -> dict[str, OwnMeasure]:
-    """Import the functions; raise InputError if one is missing."""
+def load_measures(names: Iterable[str], directory: str, location: str) -> dict[str, OwnMeasure]:
+    """Import the functions. Raise InputError if one is missing."""
     functions = {}
     for name in names:
         module_name, _, function_name = name.partition(":")
         if not function_name:
-            raise InputError(where, f"{name!r} is not a function", hint="write module:function")
+            raise InputError(location, f"{name!r} is not a function", hint="write module:function")
         try:
             with importable(directory):
                 module = import_module(module_name)
         except Exception as error:
             problem = f"{module_name} cannot be imported: {type(error).__name__}: {error}"
-            raise InputError(where, problem, hint="put the module into the directory of the experiment") from error
+            raise InputError(location, problem, hint="put the module into the directory of the experiment") from error
         function = getattr(module, function_name, None)
         if not callable(function):
             hint = did_you_mean(function_name, list(vars(module))) or "write the name of a function"
-            raise InputError(where, f"{module_name} has no function {function_name!r}", hint=hint)
+            raise InputError(location, f"{module_name} has no function {function_name!r}", hint=hint)
         functions[function_name] = function
     return functions
 
 
 def compute_measures(functions: Mapping[str, OwnMeasure], result: Any) -> dict[str, float]:
-    """Return the numbers of all functions; raise PluginError if one fails or returns something else."""
+    """Return the numbers of all functions. Raise PluginError if one fails or returns something else."""
     measures: dict[str, float] = {}
     for name, function in functions.items():
         try:

@@ -20,7 +20,7 @@ from moorage.lab.trial import Trial, arrange_outages, arrange_pods, make_random
 from moorage.scheduler.engine.effects import ChooseNode, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
-from moorage.scheduler.engine.ties import RandomTies, Ties, TiesByName
+from moorage.scheduler.engine.ties import RandomTies, Ties, TiesInOrder
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
@@ -46,7 +46,7 @@ def limit_apps(cluster: LabCluster, limits: Mapping[str, int]) -> LabCluster:
 
 
 class PodLife:
-    """The lifecycle of one pod of the trace, under all names of its runs."""
+    """The lifecycle of a pod of the trace, under all names of its runs."""
 
     __slots__ = (
         *(
@@ -165,7 +165,7 @@ class Attempts(AttemptObserver):
 
 
 class GangState:
-    """The scheduled members of a gang; they keep their resources while they wait for other members."""
+    """The scheduled members of a gang. They keep their resources while they wait for other members."""
 
     __slots__ = ("bound", "waiting")
 
@@ -196,7 +196,7 @@ class Play(Generic[W]):
         """All pods of the trace, by the name of their first run."""
         self._by_uid: dict[str, PodLife] = {}
         self._running = self._returning = self._finite = 0
-        """Numbers of pods with a node, of evicted pods about to return, and of pods that will end by themselves."""
+        """Numbers of pods with a node, of evicted pods about to return, and of pods that will end."""
         self.facts = trial.trace.facts
         self.cluster = limit_apps(trial.cluster, self.facts.limits)
         self._arrivals: Iterator[TracePod] = iter(())
@@ -205,14 +205,18 @@ class Play(Generic[W]):
         self._held: dict[str, list[PodLife]] = {}
         """Pods that wait for the end of a job."""
         self.arrived = 0
-        """Number of pods of the trace that have arrived, including those that wait for a job."""
+        """Number of pods of the trace that have arrived, including pods that wait for a job."""
         self._unfinished = dict(self.facts.jobs)
-        """Number of pods that have not finished, for each job that others wait for."""
+        """Number of pods that have not finished, for each job that other jobs wait for."""
         self._gangs: dict[str, GangState] = {}
         self._failed_nodes: dict[str, Node] = {}
         self.watch = make_watch(self)
         self.attempts = Attempts(self.watch)
-        ties: dict[str, Ties] = {"random": RandomTies(make_random(trial.seed, "ties")), "name": TiesByName()}
+        ties: dict[str, Ties] = {
+            "random": RandomTies(make_random(trial.seed, "ties")),
+            "name": TiesInOrder(),
+            "shuffled": TiesInOrder(lambda name: make_random(trial.seed, f"ties/{name}").random()),
+        }
         self.offline = OfflineScheduler(
             policy,
             InstantApi(self._on_bound, self._on_evicted),
@@ -242,7 +246,7 @@ class Play(Generic[W]):
         return len(self._by_uid) - self._running + self._returning
 
     async def run(self) -> None:
-        """Run the trial to its end; raise PluginError if a plugin fails."""
+        """Run the trial to its end. Raise PluginError if a plugin fails."""
         self._set_up()
         await self.offline.start()
         while True:
@@ -270,11 +274,13 @@ class Play(Generic[W]):
         for node in cluster.nodes:
             self.ledger.add_node(node)
             self.scaler.add_node(node)
-        running = [obj for obj in cluster.objects if isinstance(obj, Pod) and obj.node_name in self.ledger.nodes]
-        for pod in running:
+        running_pods = [obj for obj in cluster.objects if isinstance(obj, Pod) and obj.node_name in self.ledger.nodes]
+        for pod in running_pods:
             self.ledger.take(pod)
             self.scaler.take(pod, "", 0.0)
-        self.offline.load((*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running))
+        self.offline.load(
+            (*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running_pods)
+        )
         pods = arrange_pods(self.trial)
         last = max((line.arrives for line in pods), default=0.0) if isinstance(pods, list) else self.facts.last_arrival
         self._arrivals = iter(pods)
@@ -301,11 +307,11 @@ class Play(Generic[W]):
     def drop(self, pod: Pod) -> None:
         """Remove a pending pod from the trial: it never gets a node."""
         self.attempts.rejected.pop(pod.uid, None)
-        stored = self.scheduler.objects[Pod].find(pod.key)
-        if stored is not None and not stored.node_name:
-            self.offline.apply(stored, None)
-            life = self._by_uid.pop(stored.uid, None)
-            reason = self.attempts.reasons.pop(stored.uid, None)
+        stored_pod = self.scheduler.objects[Pod].find(pod.key)
+        if stored_pod is not None and not stored_pod.node_name:
+            self.offline.apply(stored_pod, None)
+            life = self._by_uid.pop(stored_pod.uid, None)
+            reason = self.attempts.reasons.pop(stored_pod.uid, None)
             if life is not None:
                 life.reason = "" if reason is None else reason.message
                 life.gave_up = True
@@ -332,7 +338,7 @@ class Play(Generic[W]):
             self.agenda.plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
-        """Return the time of the next event; ``None`` at the horizon, or when no pod will arrive, end or get a node."""
+        """Return the time of the next event, or ``None`` at the horizon or if no further event is due."""
         horizon = self.conditions.horizon
         is_active = self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)
         if not is_active and horizon is None:
@@ -425,12 +431,12 @@ class Play(Generic[W]):
         self._finite -= 1
         if life.lost_runs != lost_runs or life.pod is None:
             return  # the pod was evicted before
-        stored = self.scheduler.objects[Pod].find(life.pod.key)
-        self.offline.apply(stored or life.pod, None)
+        stored_pod = self.scheduler.objects[Pod].find(life.pod.key)
+        self.offline.apply(stored_pod or life.pod, None)
         self._release(life, life.pod)
         if not life.fails:
             life.finished = self.now
-            self._end_of(life)
+            self._record_end(life)
             return
         life.fails -= 1
         life.lost_runs += 1
@@ -438,13 +444,13 @@ class Play(Generic[W]):
             self._create_pod(life)
 
     def _may_retry(self, life: PodLife) -> bool:
-        """Return whether a pod that failed or was evicted returns; record that it gave up otherwise."""
+        """Return whether a pod that failed or was evicted returns. Record that it gave up otherwise."""
         life.gave_up = life.line.retries is not None and life.lost_runs > life.line.retries
         if life.gave_up:
-            self._end_of(life)
+            self._record_end(life)
         return not life.gave_up
 
-    def _end_of(self, life: PodLife) -> None:
+    def _record_end(self, life: PodLife) -> None:
         """Record the end of a pod; admit the pods that wait for its job, unless it gave up."""
         self.watch.done(life)
         if not self.conditions.pod_rows:

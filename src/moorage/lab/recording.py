@@ -1,4 +1,4 @@
-"""Records a live cluster as a trace, from watches of pods and nodes; the cluster is only read."""
+"""Records a live cluster as a trace, from watches of pods and nodes. The cluster is only read."""
 
 import asyncio
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ class TraceRecorder:
             names.add(unique)
             runs = None if record.ended is None or record.bound is None else round(record.ended - record.bound, 3)
             lines.append(replace(line, name=unique, arrives=round(record.arrived, 3), runs=runs))
-        open_outages = [NodeOutage(node, round(since, 3)) for node, since in self._down.items()]
+        open_outages = [NodeOutage(node, round(start, 3)) for node, start in self._down.items()]
         return Trace(name, tuple(lines), (*self._outages, *open_outages))
 
 

@@ -54,7 +54,7 @@ class Results:
             raise InputError(str(directory), problem, hint="choose a path in a writable directory") from error
 
     def find_path(self, trial: Trial) -> Path:
-        """Return the file of a trial; its name depends on everything that affects the rows."""
+        """Return the file of a trial. Its name depends on everything that affects the rows."""
         names = (trial.policy.name, trial.cluster.name, trial.trace.name)
         prefix = "--".join(sub(r"[^\w.-]+", "_", name)[:60] for name in names)
         hashed = blake2b(digest_size=8)
@@ -73,7 +73,7 @@ class Results:
         return self.directory / TRIALS / f"{prefix}--{trial.seed}-{hashed.hexdigest()}.json"
 
     def find(self, trial: Trial) -> TrialResult | None:
-        """Return the rows of a finished trial; ``None`` if its file is missing or incomplete."""
+        """Return the rows of a finished trial, or ``None`` if its file is missing or incomplete."""
         path = self.find_path(trial)
         try:
             result = _decode(path.read_bytes())
@@ -105,7 +105,7 @@ class Results:
                 columns = {name: None for row in rows for name in row}
                 write_parquet(parquet, [{**columns, **row} for row in rows])
             elif path.stat().st_size:
-                convert_to_parquet(path, parquet)
+                convert_to_parquet(path, parquet, has_objects=kind == "points")
         return paths
 
     def _rows(self, trials: Sequence[TrialResult], kind: str) -> Iterator[Struct]:
@@ -162,13 +162,13 @@ def _source(plugin: str) -> bytes:
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = f"{'free disk space' if is_full else 'make the directory writable'}, and run the same command again"
+    hint = f"{'free disk space' if is_full else 'make the directory writable'}, and rerun the command"
     return not_writable(path, error, hint=f"finished trials are stored: {hint}")
 
 
 Ran: TypeAlias = Generator[tuple[Trial, TrialResult], None, None]
 RunTrials: TypeAlias = Callable[[Iterable[Trial]], Ran]
-"""Runs trials and yields each with its rows as it ends, in any order; closing the generator stops running trials."""
+"""Runs trials and yields each with its rows as it ends, in any order. Closing the generator stops running trials."""
 ShowTrials: TypeAlias = Callable[[int, int, str], None]
 """Called with the number of finished trials, the total, and the last finished one."""
 AHEAD: Final = 2
@@ -225,12 +225,12 @@ def _collect(pending: dict[Future[TrialResult], Trial]) -> Iterator[tuple[Trial,
             yield trial, future.result()
         except BrokenProcessPool as error:
             problem = "a worker process was killed, possibly because it ran out of memory"
-            hint = "finished trials are stored: run the same command again, with fewer --workers"
+            hint = "finished trials are stored: rerun the command, with fewer --workers"
             raise InputError(str(trial.id), problem, hint=hint) from error
 
 
 def run_experiment(
-    loaded: LoadedExperiment,
+    loaded_experiment: LoadedExperiment,
     results: Results,
     run: RunTrials | None = None,
     *,
@@ -243,24 +243,24 @@ def run_experiment(
     Rows of pods and jobs are only returned for the first seed, for the report: those of all seeds would take gigabytes.
     """
     index, parts = shard
-    total, done = len(range(index, len(loaded), parts)), 0
-    first = next(iter(loaded.experiment.seed_list))
-    stored: dict[str, TrialResult | None] = {}
+    total, done = len(range(index, len(loaded_experiment), parts)), 0
+    first = next(iter(loaded_experiment.experiment.seed_list))
+    stored_results: dict[str, TrialResult | None] = {}
 
     def finish(trial: Trial, result: TrialResult) -> None:
         nonlocal done
-        stored[str(trial.id)] = result if trial.seed == first else replace(result, pods=(), jobs=())
+        stored_results[str(trial.id)] = result if trial.seed == first else replace(result, pods=(), jobs=())
         done += 1
         if show is not None:
             show(done, total, str(trial.id))
 
     def find_missing() -> Iterator[Trial]:
-        for number, trial in enumerate(loaded.trials()):
+        for number, trial in enumerate(loaded_experiment.trials()):
             if number % parts != index:
                 continue
             result = results.find(trial)
             if result is None:
-                stored[str(trial.id)] = None  # keeps the order of the experiment
+                stored_results[str(trial.id)] = None  # keeps the order of the experiment
                 yield trial
             else:
                 finish(trial, result)
@@ -269,7 +269,7 @@ def run_experiment(
         if not result.trial.error:
             results.store(trial, result)  # failed trials are retried by the next run
         finish(trial, result)
-    return [result for result in stored.values() if result is not None]
+    return [result for result in stored_results.values() if result is not None]
 
 
 def default_run(total: int, workers: int = 0) -> RunTrials:

@@ -25,7 +25,7 @@ LIMIT_PREFIX: Final = "moorage.io/limit-"
 
 
 class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """One line of a trace: a pod that arrives; times are seconds from the beginning of the trace."""
+    """One line of a trace: a pod that arrives. Times are seconds from the beginning of the trace."""
 
     name: Name
     arrives: Amount = 0.0
@@ -44,13 +44,13 @@ class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_u
     """The user, team or virtual cluster for fairness; the class by default."""
     priority: Priority = 0
     fails: Count = 0
-    """Number of failed runs before one succeeds; each failure is followed by a new pod."""
+    """Number of failed runs before one succeeds. Each failure is followed by a new pod."""
     retries: Count | None = None
     """Number of new pods after failures and evictions; unlimited by default."""
     job: str = ""
-    """The job of the pod; a pod without one is its own job."""
+    """The job of the pod. A pod without one is its own job."""
     gang: str = ""
-    """The gang of the pod: its members start to work when ``gang_size`` of them have a node."""
+    """The gang of the pod: its members start to work when ``gang_size`` members have a node."""
     gang_size: Count = 0
     after: tuple[str, ...] = ()
     """Jobs that must finish first: the pod arrives when they have, but not before ``arrives``."""
@@ -80,7 +80,7 @@ class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_u
 
 
 class NodeOutage(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """One line of a trace: the failure of a node; permanent without an end."""
+    """One line of a trace: the failure of a node. Permanent without an end."""
 
     node: str
     down: Amount
@@ -102,7 +102,7 @@ class TraceFacts(Struct, frozen=True):
     limits: dict[str, int] = {}
     """Maximum number of pods per node by app."""
     jobs: dict[str, int] = {}
-    """Number of pods of each job that others wait for."""
+    """Number of pods of each job that other jobs wait for."""
 
     @property
     def has_gpus(self) -> bool:
@@ -111,7 +111,7 @@ class TraceFacts(Struct, frozen=True):
 
 
 def collect_facts(pods: Iterable[TracePod]) -> TraceFacts:
-    """Compute the sums; memory does not grow with the number of pods, which are read again if some await others."""
+    """Compute the sums. Memory does not grow with the number of pods, which are read again if jobs await other jobs."""
     count, last, longest = 0, 0.0, 0.0
     shapes: Counter[Shape] = Counter()
     limits: dict[str, int] = {}

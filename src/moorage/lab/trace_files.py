@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.common.errors import InputError, QuantityError, describe_mismatch
+from moorage.common.errors import InputError, QuantityError, describe_decode_error
 from moorage.common.user_files import open_file
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.quantity import nano_value
@@ -38,7 +38,7 @@ COLUMNS: Final = (
     *("name", "arrives", "runs", "cpuMilli", "memoryMib", "gpus", "gpuMilli", "gpuModels", "class", "priority"),
     *("fails", "namespace", "app", "tenant", "job", "gang", "gangSize", "retries", "after", "maxPerNode"),
 )
-"""The columns of a trace in CSV; only the name is required. ``app`` becomes a label."""
+"""The columns of a trace in CSV. Only the name is required. ``app`` becomes a label."""
 RECORD_DEFAULTS: Final = {
     **{"runs": None, "retries": None, "namespace": "default", "arrives": 0.0},
     **dict.fromkeys(("class", "tenant", "job", "gang"), ""),
@@ -55,7 +55,7 @@ CHUNK: Final = 200_000
 
 
 class PodFile(Struct, frozen=True):
-    """The pods of a file; each iteration rereads the file."""
+    """The pods of a file. Each iteration rereads the file."""
 
     path: str
 
@@ -82,11 +82,11 @@ class StreamedTrace(Struct, frozen=True):
 
 
 def stream_trace(path: Path, name: str = "") -> StreamedTrace:
-    """Check all lines of a sorted trace and collect its facts; raise InputError for a problem."""
+    """Check all lines of a sorted trace and collect its facts. Raise InputError for a problem."""
     pods = PodFile(str(path))
     outages: list[NodeOutage] = []
     if path.suffix not in (".csv", ".parquet"):
-        # Outages are few: keep them, and read the pods again.
+        # Outages are few: keep them, and reread the pods.
         for _ in _locate_pods(path, outages, check=False):
             pass
     facts = collect_facts(pods)
@@ -100,17 +100,17 @@ def stream_trace(path: Path, name: str = "") -> StreamedTrace:
 
 
 def sort_by_arrival(pods: Iterable[TracePod], chunk: int = CHUNK) -> Iterator[TracePod]:
-    """Yield pods in the order of their arrival, from 0; sorted chunks are stored in temporary files."""
+    """Yield pods in the order of their arrival, from 0. Sorted chunks are stored in temporary files."""
     encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(TracePod).decode
 
     def read(file: BinaryIO) -> Iterator[TracePod]:
         while size := file.read(4):
             yield decode(file.read(int.from_bytes(size)))
 
-    remaining = iter(pods)
+    pod_iterator = iter(pods)
     with ExitStack() as stack:
         chunks: list[Iterator[TracePod]] = []
-        while part := sorted(islice(remaining, chunk), key=_arrival):
+        while part := sorted(islice(pod_iterator, chunk), key=_arrival):
             if len(part) < chunk:
                 chunks.append(iter(part))
                 break
@@ -131,7 +131,7 @@ def _arrival(pod: TracePod) -> float:
 
 
 def read_trace(path: Path, name: str = "") -> Trace:
-    """Read a trace; raise InputError with file, line and column of a problem."""
+    """Read a trace. Raise InputError with file, line and column of a problem."""
     outages: list[NodeOutage] = []
     names: dict[str, str] = {}
     pods = tuple(pod for at, pod in _locate_pods(path, outages) if _is_unique(at, pod, names))
@@ -141,7 +141,7 @@ def read_trace(path: Path, name: str = "") -> Trace:
 
 
 def _is_unique(at: Callable[[str], str], pod: TracePod, locations: dict[str, str]) -> bool:
-    """Return True; raise InputError for a duplicate name."""
+    """Return True. Raise InputError for a duplicate name."""
     if pod.name in locations:
         raise duplicate_name(at("name"), "pod", pod.name, locations[pod.name])
     locations[pod.name] = at("name")
@@ -149,7 +149,7 @@ def _is_unique(at: Callable[[str], str], pod: TracePod, locations: dict[str, str
 
 
 def _locate_pods(path: Path, outages: list[NodeOutage], *, check: bool = True) -> Iterator[LocatedPod]:
-    """Yield the pods of a file; add the outages to a list."""
+    """Yield the pods of a file. Add the outages to a list."""
     entries: Iterable[LocatedPod]
     if path.suffix == ".csv":
         entries = ((line.at, _parse_csv(line)) for line in read_csv(path, ("name",), COLUMNS))
@@ -164,7 +164,7 @@ def _locate_pods(path: Path, outages: list[NodeOutage], *, check: bool = True) -
 
 
 def _read_json(path: Path, outages: list[NodeOutage]) -> Iterator[LocatedPod]:
-    """Yield the pods; add the outages to a list."""
+    """Yield the pods. Add the outages to a list."""
     for location, raw in read_json_lines(path, msgspec.Raw):
         line = bytes(raw).decode()
         if '"node"' in line and '"name"' not in line:
@@ -223,18 +223,19 @@ def _parse_record(record: dict[str, Any], location: str) -> TracePod:
     try:
         return msgspec.convert(fields, TracePod)
     except msgspec.ValidationError as error:
-        field, problem = describe_mismatch(error)
-        raise InputError(location, f"{field}: {problem}" if field else problem) from error
+        raise InputError(location, describe_decode_error(error)) from error
 
 
 def check_pods(entries: Iterable[LocatedPod]) -> Iterator[LocatedPod]:
-    """Yield the pods; raise InputError for impossible requests, invalid gangs and invalid specs."""
+    """Yield the pods. Raise InputError for impossible requests, invalid gangs and invalid specs."""
     for at, pod in entries:
         if not pod.name:
             raise InputError(at("name"), "the pod has no name")
         if bool(pod.gang) != bool(pod.gang_size):
-            missing = "gangSize" if pod.gang else "gang"
-            raise InputError(at(missing), f"pod {pod.name} has no {missing}", hint="write both gang and gangSize")
+            missing_field = "gangSize" if pod.gang else "gang"
+            raise InputError(
+                at(missing_field), f"pod {pod.name} has no {missing_field}", hint="write both gang and gangSize"
+            )
         if pod.max_per_node and not pod.labels.get(APP_LABEL):
             raise InputError(at("maxPerNode"), f"pod {pod.name} has no label app", hint="add it to labels")
         if pod.gpus and not 0 < pod.gpu_milli <= WHOLE_GPU:
@@ -251,14 +252,12 @@ def check_pods(entries: Iterable[LocatedPod]) -> Iterator[LocatedPod]:
             try:
                 make_spec(pod)
             except msgspec.ValidationError as error:
-                field, problem = describe_mismatch(error)
-                problem = f"{field}: {problem}" if field else problem
-                raise InputError(at("spec"), problem, hint="write it as in a pod") from error
+                raise InputError(at("spec"), describe_decode_error(error), hint="write it as in a pod") from error
         yield at, pod
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Write a trace; the file extension selects the format."""
+    """Write a trace. The file extension selects the format."""
     write_pods(path, trace.pods, trace.outages)
 
 

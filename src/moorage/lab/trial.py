@@ -36,19 +36,20 @@ class Conditions(Struct, frozen=True, rename="camel", omit_defaults=True, forbid
     """Whether pods arrive one by one, each after the previous decision, and never finish."""
     skip_unplaced: bool = False
     """Whether unschedulable pods are dropped after one attempt."""
-    ties: Literal["upstream", "random", "name"] = "upstream"
-    """The rule for nodes of equal score: kube-scheduler's order, random by seed, or the first name."""
+    ties: Literal["upstream", "random", "name", "shuffled"] = "upstream"
+    """The rule for nodes of equal score: kube-scheduler's order, random by seed, the first name, or the first in an
+    order of the nodes that the seed determines."""
     evicted_return: bool = True
     """Whether pods that are evicted or lose their node return as new pods."""
     node_failures: NodeFailures | None = None
     horizon: Positive | None = None
     """End a trial after this number of seconds, even if pods are pending."""
     point_every: Positive | None = None
-    """Seconds between points; the default is every per cent of the requested resources, or a hundredth of the time."""
+    """Seconds between points. The default is every per cent of the requested resources, or a hundredth of the time."""
     measures: tuple[str, ...] = ()
     """Functions that compute further measures, as ``module:function``."""
     pod_rows: bool = True
-    """Whether to keep the result of each pod; a report needs it to compare placements."""
+    """Whether to keep the result of each pod. A report needs it to compare placements."""
 
 
 class PolicyText(Struct, frozen=True):
@@ -56,7 +57,7 @@ class PolicyText(Struct, frozen=True):
 
     name: str
     config: str = ""
-    """A KubeSchedulerConfiguration in YAML; empty for the defaults."""
+    """A KubeSchedulerConfiguration in YAML, or empty for the defaults."""
     plugins: tuple[str, ...] = ()
     """Plugins in addition to the installed ones, as ``module:Class``."""
     gates: dict[str, bool] = {}
@@ -75,7 +76,7 @@ class TrialId(Struct, frozen=True, rename="camel"):
 
 
 class Trial(Struct, frozen=True):
-    """The input of one trial; it can be pickled and sent to another process."""
+    """The input of a trial. It can be pickled and sent to another process."""
 
     trace: Trace | StreamedTrace
     cluster: LabCluster
@@ -108,7 +109,7 @@ class TrialRow(TrialId, frozen=True, rename="camel"):
 
 
 class PointRow(TrialId, frozen=True, rename="camel"):
-    """The state of the cluster at one moment; shares are between 0 and 1."""
+    """The state of the cluster at one moment. Shares are between 0 and 1."""
 
     at: float
     """Seconds from the beginning."""
@@ -126,13 +127,13 @@ class PointRow(TrialId, frozen=True, rename="camel"):
 
 
 class PodRow(TrialId, frozen=True, rename="camel"):
-    """The result of one pod."""
+    """The result of a pod."""
 
     pod: str
     kind: str
     arrives: float
     waited: float | None
-    """Seconds from its arrival to its first node; ``None`` without one."""
+    """Seconds from its arrival to its first node, or ``None`` without one."""
     node: str
     """Its last node."""
     evictions: int = 0
@@ -141,7 +142,7 @@ class PodRow(TrialId, frozen=True, rename="camel"):
 
 
 class JobRow(TrialId, frozen=True, rename="camel"):
-    """The result of one job; a pod without a job is its own."""
+    """The result of a job. A pod without a job is its own."""
 
     job: str
     kind: str
@@ -161,7 +162,7 @@ class JobRow(TrialId, frozen=True, rename="camel"):
 
 
 class TrialResult(Struct, frozen=True):
-    """All rows of one trial."""
+    """All rows of a trial."""
 
     trial: TrialRow
     points: tuple[PointRow, ...] = ()

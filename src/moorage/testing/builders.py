@@ -126,9 +126,9 @@ def make_node(
 
 
 def _fields(struct: type[msgspec.Struct], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert plain data to the fields of a struct; names may be in snake_case or camelCase, unknown ones raise."""
+    """Convert plain data to the fields of a struct. Names may be in snake_case or camelCase, unknown ones raise."""
     if not values:
-        return {}  # most pods of a test; resolving the annotations of a struct takes longer than building the pod
+        return {}  # most pods of a test. Resolving the annotations of a struct takes longer than building the pod
     fields = {name: field for field in msgspec.structs.fields(struct) for name in (field.name, field.encode_name)}
     converted: dict[str, Any] = {}
     for name, value in values.items():

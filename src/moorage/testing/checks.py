@@ -65,9 +65,9 @@ def check_plugin(
 ) -> "CheckReport":
     """Run plugins on random clusters and pods, and raise AssertionError at the first violated rule.
 
-    The rules: methods accept their arguments; both forms agree, and so does ``how_many``; the status of a row does not
-    depend on the table; columns, nodes and pods are not modified; a clone does not change its original; statuses and
-    scores are well-formed; equal pods have equal signatures. For a plugin that signs pods: pods with equal signatures
+    The rules: methods accept their arguments. Both forms agree, and so does ``how_many``. The status of a row does not
+    depend on the table. Columns, nodes and pods are not modified. A clone does not change its original. Statuses and
+    scores are well-formed. Equal pods have equal signatures. For a plugin that signs pods: pods with equal signatures
     get equal results, and a result for a node remains valid until a change covered by ``depends_on`` or ``epoch``.
 
     Pass a plugin class, which is constructed with its default arguments, or a function that constructs a plugin from a
@@ -75,7 +75,7 @@ def check_plugin(
     cluster, and objects of custom resources that a plugin lists with a struct type. ``labels`` are given to nodes and
     pods at random: pass the labels that the plugin reads, with some values.
 
-    The report counts the results. A plugin whose inputs did not occur was not tested: if ``filter`` rejects no node,
+    The report counts the results. A plugin without matching inputs was not tested: if ``filter`` rejects no node,
     or all scores are equal, the check fails, unless ``require_coverage`` is false.
     """
     for plugin in plugins:
@@ -97,8 +97,8 @@ def check_plugin(
     @given(cluster=random_clusters, pod=random_pods, data=st.data())
     def try_out(cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject) -> None:
         if labels:
-            (pod,) = data.draw(_labelled([pod], labels), label="labels of the pod")
-            cluster = tuple(data.draw(_labelled(cluster, labels), label="labels of the cluster"))
+            (pod,) = data.draw(_labeled([pod], labels), label="labels of the pod")
+            cluster = tuple(data.draw(_labeled(cluster, labels), label="labels of the cluster"))
         custom = data.draw(_custom_objects(kinds, cluster, values), label="custom resources") if kinds else []
         rig = Rig(*objects, *custom, *cluster, features=features)
         rows = data.draw(st.permutations(range(len(rig.nodes))), label="order of rows")
@@ -115,7 +115,7 @@ def check_plugin(
 
 
 class PluginCoverage:
-    """The results of one plugin during a check."""
+    """The results of a plugin during a check."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -140,7 +140,7 @@ class PluginCoverage:
         )
 
     def problem(self) -> str:
-        """Return why the plugin was not tested, with a hint; an empty text if it was."""
+        """Return why the plugin was not tested, with a hint, or an empty text if it was."""
         inputs = 'pass what it reads: labels={"key": ["a", "b"]}, objects=…, pods=… or clusters=…'
         if not self.filters and not self.scores_nodes:
             return f"{self.name} has neither filter nor score: test it with moorage.testing.Cluster instead"
@@ -177,7 +177,7 @@ class CheckReport:
 def _custom_kinds(
     plugin: type[Plugin] | PluginFactory, objects: Sequence[KubeObject], features: FeatureGates | None
 ) -> list[type[KubeObject]]:
-    """Return the kinds that a plugin lists and whose types are not Moorage's, unless there are objects of the kind."""
+    """Return the kinds that a plugin lists with types of its own, unless there are objects of the kind."""
     rig = Rig(features=features)
     _build(plugin, rig)
     given_kinds = {type(obj) for obj in objects}
@@ -185,7 +185,7 @@ def _custom_kinds(
 
 
 @st.composite
-def _labelled(draw: st.DrawFn, objects: Sequence[AnyObject], labels: Mapping[str, Sequence[str]]) -> list[AnyObject]:
+def _labeled(draw: st.DrawFn, objects: Sequence[AnyObject], labels: Mapping[str, Sequence[str]]) -> list[AnyObject]:
     """Give nodes and pods some of these labels."""
     choices = st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in labels.items()})
     return [
@@ -389,8 +389,8 @@ class _Trial:
             relabel = partial(self.rig.cache.update_pod, renamed)
             self._check_change(f"labels of a pod on {node.name}", row, DependsOn.REQUESTS, relabel)
             metadata = replace(node.node.metadata, labels={**node.labels, "moorage.io/checked": "yes"})
-            changed = replace(node.node, metadata=metadata, spec=replace(node.node.spec, unschedulable=True))
-            self._check_change(f"node {node.name}", row, None, partial(self.rig.add, changed))
+            new_node = replace(node.node, metadata=metadata, spec=replace(node.node.spec, unschedulable=True))
+            self._check_change(f"node {node.name}", row, None, partial(self.rig.add, new_node))
 
     def _check_namesake(self) -> None:
         labels = {**self.pod.labels, "moorage.io/checked": "yes"}
@@ -403,7 +403,7 @@ class _Trial:
             )
 
     def _check_change(self, subject: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
-        """Change a row; only its own results may change, and only if the plugin depends on the change."""
+        """Change a row. Only its own results may change, and only if the plugin depends on the change."""
         epoch, before = self.plugin.epoch(), self._results(self.pod)
         change()
         if self.plugin.epoch() != epoch:

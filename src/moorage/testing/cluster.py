@@ -104,7 +104,7 @@ class Cluster:
         self._ending = AsyncExitStack()
         self._embedded: EmbeddedCluster | None = None
         self.kubeconfig: dict[str, Any] = {}
-        """A kubeconfig for other programs; empty in virtual time, where the cluster cannot be reached from outside."""
+        """A kubeconfig for other programs; empty in virtual time, where the cluster is unreachable from outside."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -147,17 +147,17 @@ class Cluster:
         return self.embedded.client
 
     async def apply(self, *manifests: ManifestSource) -> list[dict[str, Any]]:
-        """Create or update objects; return the stored objects when the controllers have received them."""
-        stored = await self.embedded.applier.apply(manifest for item in manifests for manifest in _manifests(item))
-        await self.wait_for(lambda: all(map(self.embedded.manager.has_seen, stored)))
-        return stored
+        """Create or update objects. Return the stored objects when the controllers have received them."""
+        objects = await self.embedded.applier.apply(manifest for item in manifests for manifest in _manifests(item))
+        await self.wait_for(lambda: all(map(self.embedded.manager.has_seen, objects)))
+        return objects
 
     async def delete(self, *manifests: ManifestSource) -> None:
         """Delete objects that were applied."""
         await self.embedded.applier.delete(manifest for item in manifests for manifest in _manifests(item))
 
     async def reload(self, *, plugins: Iterable[type[Plugin]] = (), config: str | Path = "") -> None:
-        """Reload the scheduler with other plugins or another configuration; raise MoorageError if it is invalid.
+        """Reload the scheduler with other plugins or another configuration. Raise MoorageError if it is invalid.
 
         It works like a change of a configuration file or of a plugin's code: pending and binding pods are kept.
         """
@@ -165,7 +165,7 @@ class Cluster:
         await self.embedded.scheduling.reload(_policy(config, plugins, self._options.features))
 
     async def fail_node(self, name: str) -> None:
-        """Stop the heartbeats of a node, as if its machine had lost power."""
+        """Stop the heartbeats of a node, like a loss of power of its machine."""
         await self.embedded.fail_node(name)
 
     async def recover_node(self, name: str) -> None:
@@ -177,7 +177,7 @@ class Cluster:
         await asyncio.sleep(seconds)
 
     async def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
-        """Wait until a condition holds; raise TimeoutError with the state of the pods if it does not."""
+        """Wait until a condition holds. Raise TimeoutError with the state of the pods if it does not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not condition():
@@ -234,7 +234,7 @@ class Cluster:
         raise LookupError(f"{kind.name} is not enabled in {profile}; enabled plugins: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
-        """Return the scheduler's message for a pending pod; empty without a message."""
+        """Return the scheduler's message for a pending pod, or empty without a message."""
         pod = self.pod(name, namespace)
         condition = pod.condition("PodScheduled") if pod is not None else None
         return condition.message if condition is not None else ""

@@ -132,7 +132,7 @@ class Rig:
         return self.objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return the shared value of a key; the first caller creates it."""
+        """Return the shared value of a key. The first caller creates it."""
         if key not in self._shared:
             self._shared[key] = make()
         value: S = self._shared[key]
@@ -230,7 +230,7 @@ class Rig:
 def _first_status(
     plugins: Iterable[AnyPlugin], cycle: CycleState, call: Callable[[AnyPlugin], Status | None]
 ) -> Status | None:
-    """Call the plugins that do not skip the pod; return the first status."""
+    """Call the plugins that do not skip the pod. Return the first status."""
     for plugin in plugins:
         if plugin.name not in cycle.skipped_filters and (status := call(plugin)) is not None:
             return status.by(plugin.name)
@@ -258,7 +258,7 @@ def score_one_at_a_time(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes:
 
 
 def score_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
-    """Score all nodes by the columnar form; rows are repeated, since plugins may treat few rows differently."""
+    """Score all nodes by the columnar form. Rows are repeated, since plugins may treat few rows differently."""
     rows = np.tile(np.arange(len(nodes)), ENOUGH_ROWS)
     scores: list[int] = plugin.score_nodes(cycle, pod, nodes.take(rows)).tolist()
     return scores[: len(nodes)]
@@ -270,7 +270,7 @@ SCORE_FORMS: Final[tuple[ScoreForm, ...]] = (score_one_at_a_time, score_all_at_o
 
 
 def run_filter(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status | None]:
-    """Run PreFilter, if the plugin has one, and Filter; a PreFilter rejection counts for every node."""
+    """Run PreFilter, if the plugin has one, and Filter. A PreFilter rejection counts for every node."""
     cycle, nodes = CycleState(), rig.nodes
     result = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
     if isinstance(result, Status):
@@ -280,7 +280,7 @@ def run_filter(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Sta
 
 
 def run_score(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | None:
-    """Run PreScore, if the plugin has one, Score and normalization; ``None`` if PreScore returns Skip."""
+    """Run PreScore, if the plugin has one, Score and normalization. Return ``None`` if PreScore returns Skip."""
     cycle, nodes = CycleState(), rig.nodes
     status = plugin.pre_score(cycle, pod, nodes) if isinstance(plugin, PreScorePlugin) else None
     if status is not None:
@@ -293,7 +293,7 @@ def run_score(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] 
 
 
 def attempt(rig: Rig, pod: Pod) -> tuple[CycleState, NodeStatuses]:
-    """Run the filters for a pod as the engine does; return the arguments of a PostFilter plugin."""
+    """Run the filters for a pod as the engine does. Return the arguments of a PostFilter plugin."""
     cycle = CycleState()
     for plugin in rig.filters:
         result = plugin.pre_filter(cycle, pod, rig.nodes) if isinstance(plugin, PreFilterPlugin) else None

@@ -62,7 +62,7 @@ def make_claim(
     version: str = "1",
     **spec: Any,
 ) -> PersistentVolumeClaim:
-    """Build a claim; with ``bound_to`` it is bound to that volume.
+    """Build a claim. With ``bound_to`` it is bound to that volume.
 
     >>> make_claim("data", bound_to="disk-1").spec.volume_name
     'disk-1'
@@ -112,7 +112,7 @@ def make_volume(
     version: str = "1",
     **spec: Any,
 ) -> PersistentVolume:
-    """Build a persistent volume; ``reach`` is its node affinity, ``claim`` the claim it is bound to."""
+    """Build a persistent volume. ``reach`` is its node affinity, ``claim`` the claim it is bound to."""
     if claim is not None:
         claim_ref = ObjectReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
     return PersistentVolume(
@@ -138,7 +138,7 @@ def make_volume(
 
 
 def reachable(**labels: str) -> NodeSelector:
-    """Select nodes by labels, each with comma-separated values; ``zone``, ``region``, ``host`` are the usual keys.
+    """Select nodes by labels, each with comma-separated values. ``zone``, ``region``, ``host`` are the usual keys.
 
     >>> reachable(zone="a,b").node_selector_terms[0].match_expressions[0].values
     ('a', 'b')
@@ -162,7 +162,7 @@ def make_class(
     mode: str | None = "WaitForFirstConsumer",
     topologies: Iterable[Mapping[str, str]] = (),
 ) -> StorageClass:
-    """Build a storage class; each of ``topologies`` is a term of labels and comma-separated values."""
+    """Build a storage class. Each of ``topologies`` is a term of labels and comma-separated values."""
     return StorageClass(
         metadata=ObjectMeta(name=name, uid=f"class/{name}", resource_version="1"),
         provisioner=provisioner,
@@ -180,7 +180,7 @@ def make_class(
 
 
 def make_csi_node(name: str, *, limits: Mapping[str, int | None] | None = None, migrated: str | None = None) -> CSINode:
-    """Build a CSINode whose drivers have these limits; ``None`` is a driver without one."""
+    """Build a CSINode with drivers of these limits. ``None`` is a driver without one."""
     return CSINode(
         metadata=ObjectMeta(name=name, annotations={} if migrated is None else {MIGRATED_PLUGINS: migrated}),
         spec=CSINodeSpec(

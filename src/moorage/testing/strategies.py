@@ -59,12 +59,12 @@ def clusters(draw: st.DrawFn, max_nodes: int = 5, max_pods: int = 5) -> tuple[Ku
     """Draw the objects of a cluster: nodes, pods on them whether they fit or not, and namespaces with labels."""
     facts = draw(st.lists(_node_facts(), min_size=1, max_size=max_nodes))
     nodes = [_node(f"n{index}", item) for index, item in enumerate(facts)]
-    running = [
+    running_pods = [
         draw(pods(f"p{index}")).on_node(draw(st.sampled_from(nodes)).name)
         for index in range(draw(st.integers(0, max_pods)))
     ]
     namespaces = [Namespace(metadata=ObjectMeta(name=name, labels={"team": name})) for name in NAMESPACES]
-    return (*namespaces, *nodes, *running)
+    return (*namespaces, *nodes, *running_pods)
 
 
 def _node(name: str, facts: dict[str, Any]) -> Node:
@@ -111,7 +111,7 @@ def taints() -> st.SearchStrategy[Taint]:
 
 
 def tolerations() -> st.SearchStrategy[Toleration]:
-    """Draw a toleration; some match no taint."""
+    """Draw a toleration. Some match no taint."""
     return st.builds(
         Toleration,
         st.sampled_from(["", "a", "b"]),
@@ -176,7 +176,7 @@ def _containers(restart_policies: Sequence[str | None]) -> st.SearchStrategy[Con
 
 
 def affinities() -> st.SearchStrategy[Affinity]:
-    """Draw node and pod affinity, required and preferred; some terms are impossible."""
+    """Draw node and pod affinity, required and preferred. Some terms are impossible."""
     weights = st.integers(1, 100)
     preferred = st.builds(PreferredSchedulingTerm, st.integers(0, 100), _node_terms(["In", "NotIn", "Exists", "Gt"]))
     required = st.builds(

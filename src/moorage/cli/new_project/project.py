@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
-from importlib.metadata import entry_points, packages_distributions
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +18,14 @@ from msgspec import Struct
 from moorage import __version__
 from moorage.cli.new import PluginKind
 from moorage.common.errors import InputError
-from moorage.scheduler.framework.registry import ENTRY_POINT_GROUP
+from moorage.scheduler.framework.registry import installed_entry_points
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 TEMPLATE: Final = ".tpl"
 BASE: Final = Path("deploy", "base")
 """A symbolic link to the manifests of Moorage, which are copied into a project."""
 DOTTED: Final = ("gitignore", "dockerignore")
-"""Files whose names start with a dot; packaging would leave those out."""
+"""Files with names that start with a dot. Packaging would omit them."""
 MAX_NAME: Final = 40
 RESERVED_PACKAGES: Final = frozenset(("moorage", "test", "tests", "src", "package"))
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -65,30 +65,30 @@ class ProjectNames(Struct, frozen=True):
 
 
 def check_name(project: str, known_plugins: Collection[str] = ()) -> ProjectNames:
-    """Return the names of a project; raise InputError with a suggestion if the name is invalid or in use."""
-    where = f"NAME {project!r}"
+    """Return the names of a project. Raise InputError with a suggestion if the name is invalid or in use."""
+    location = f"NAME {project!r}"
     if not _NAME.fullmatch(project) or len(project) > MAX_NAME:
         problem = f"a name has at most {MAX_NAME} lower-case letters, digits and dashes, and starts with a letter"
         words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", project)
         dashed = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:MAX_NAME].strip("-")
         suggestion = dashed if _NAME.fullmatch(dashed) else ""
-        raise InputError(where, problem, hint=f"use {suggestion}" if suggestion else "use a name such as spot-only")
+        raise InputError(location, problem, hint=f"use {suggestion}" if suggestion else "use a name such as spot-only")
     names = ProjectNames(project)
-    # A package would hide an installed one of the same name; the project itself may be installed already.
-    own = {entry.dist.name for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.dist is not None}
+    # A package would hide an installed one of the same name. The project itself may be installed already.
+    own = {entry.dist.name for entry in installed_entry_points() if entry.dist is not None}
     installed = (
         name for name, owners in packages_distributions().items() if not (project in owners and project in own)
     )
     in_use = {*sys.stdlib_module_names, *RESERVED_PACKAGES, *installed}
     if keyword.iskeyword(names.package) or names.package in in_use:
-        raise InputError(where, f"the Python name {names.package!r} is in use", hint=f"use {project}-plugin")
+        raise InputError(location, f"the Python name {names.package!r} is in use", hint=f"use {project}-plugin")
     if names.plugin in known_plugins:
-        raise InputError(where, f"a plugin named {names.plugin} already exists", hint=f"use my-{project}")
+        raise InputError(location, f"a plugin named {names.plugin} already exists", hint=f"use my-{project}")
     return names
 
 
 def write_project(names: ProjectNames, kind: PluginKind, directory: Path) -> list[Path]:
-    """Write a project into a new or empty directory; return its files, relative to the directory."""
+    """Write a project into a new or empty directory. Return its files, relative to the directory."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         hint = "choose another directory with --directory; existing files are never overwritten"
         raise InputError(str(directory), "already exists", hint=hint)
@@ -127,7 +127,7 @@ def _write(names: ProjectNames, kind: PluginKind, directory: Path) -> Iterator[P
 
 
 def _evaluate_alone(names: ProjectNames, kind: PluginKind) -> str:
-    """Return the lines of a script that evaluate the plugin alone; only filters and scores can be."""
+    """Return the lines of a script that evaluate the plugin alone. Only filters and scores can be."""
     if kind not in (PluginKind.FILTER, PluginKind.SCORE, PluginKind.RESOURCE):
         return ""
     method = "score" if kind is PluginKind.SCORE else "filter"
@@ -138,7 +138,7 @@ def _evaluate_alone(names: ProjectNames, kind: PluginKind) -> str:
 
 
 def _describe_extender(names: ProjectNames, kind: PluginKind) -> str:
-    """Return the section of the README on extenders; kube-scheduler calls them only to filter, score and bind."""
+    """Return the section of the README on extenders. kube-scheduler calls them only to filter, score and bind."""
     if kind in (PluginKind.QUEUE_SORT, PluginKind.RESERVE, PluginKind.POST_FILTER):
         return ""
     return f"""

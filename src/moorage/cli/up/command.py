@@ -15,7 +15,8 @@ ManifestFiles = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="Objects to create in the cluster, YAML or JSON; - reads standard input; may be repeated.",
+        help="Objects to create in the cluster, YAML or JSON; - reads standard input; may be repeated. "
+        "Missing namespaces of objects, and missing ReplicaSets and StatefulSets that own pods, are also created.",
     ),
 ]
 NodeCount = Annotated[
@@ -77,25 +78,26 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """Run a local Kubernetes cluster with fake nodes.
 
     The cluster consists of an API server, controllers, fake kubelets and the scheduler. kubectl and other clients can
-    use it. Pods run no containers; fake kubelets only report their status. Annotations set how long pods take to
+    use it. Pods run no containers. Fake kubelets only report their status. Annotations set how long pods take to
     start, run and stop, for example moorage.io/run-for: 10s.
     """
     start_lightly()
     options.configure_log_level(verbosity)
     from moorage.cli.up.running import UpOptions, run_up
     from moorage.cli.up.screen import Screen
-    from moorage.cluster import ClusterOptions, NodeShape, read_manifests
+    from moorage.cluster import ClusterOptions, NodeShape, create_absent, read_manifests
 
     gates = options.GateFlags(feature_gates, emulated_version, min_compatibility_version)
     load = None if no_scheduler else partial(options.load_policy, config, plugin, gates, plugin_timeout)
     features, manifests = gates.choose(), read_manifests(*file or ())
     policy = None if load is None else load()
+    created = create_absent(manifests)
     definitions = tuple(item for item in manifests if item.kind == "CustomResourceDefinition")
     settings = UpOptions(
         cluster=ClusterOptions(
             nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features
         ),
-        manifests=tuple(manifest for manifest in manifests if manifest not in definitions),
+        manifests=(*(manifest for manifest in manifests if manifest not in definitions), *created),
         kubeconfig=kubeconfig,
         data_dir=data_dir,
         port=port,
@@ -106,4 +108,9 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         plugins=tuple(plugin or ()),
         load_policy=load if reload else None,
     )
+    if created:
+        names = ", ".join(
+            f"{item.content['metadata']['namespace']}/{item.content['metadata']['name']}" for item in created
+        )
+        options.print_note(f"created ReplicaSets that pods refer to, from these pods: {names}", quiet=False)
     raise typer.Exit(run_up(settings, Screen()))

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """Options of a local cluster; ``seconds=None`` runs it until an interrupt."""
+    """Options of a local cluster. ``seconds=None`` runs it until an interrupt."""
 
     cluster: ClusterOptions
     manifests: tuple[Document, ...] = ()
@@ -65,7 +65,7 @@ class UpOptions:
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:
-    """Run a cluster until it is stopped; return the exit code."""
+    """Run a cluster until it is stopped. Return the exit code."""
     import uvloop
 
     relax_gc()
@@ -114,6 +114,8 @@ class Up:
             embedded = EmbeddedCluster(
                 lambda: ApiClient(connection), SystemClock(), options.cluster, (self._tally,), observers
             )
+            # Before the controllers start: objects in a data directory are collected immediately.
+            embedded.keep_dependents(options.manifests)
             cluster = await ending.enter_async_context(embedded)
             if page_observer is not None:
                 await self._serve_page(cluster, path, server.token, page_observer)
@@ -123,7 +125,7 @@ class Up:
             await self._watch(cluster, stopping)
 
     def _open_log(self) -> "OpenDecisionLog | None":
-        """Open the decision log, if requested; dropped lines are not counted."""
+        """Open the decision log, if requested. Dropped lines are not counted."""
         path = self.options.decision_log
         if path is None:
             return None

@@ -27,7 +27,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """State of a cluster; ``used`` is a fraction per resource, ``reasons`` are sorted by frequency."""
+    """State of a cluster. ``used`` is a fraction per resource, ``reasons`` are sorted by frequency."""
 
     nodes: int
     ready: int

@@ -59,7 +59,7 @@ class ProposedCode(Struct, frozen=True, rename="camel", omit_defaults=True):
     origin: str = "random"
     expression: str = ""
     size: int = 0
-    """The size of the expression; equal candidates are ordered by size."""
+    """The size of the expression. Equal candidates are ordered by size."""
     error: str = ""
     """The reason for missing code."""
 
@@ -80,7 +80,7 @@ class Proposer(Protocol):
     """Proposes the candidates of a generation."""
 
     def propose(self, generation: int, count: int, ranked: Sequence[Individual]) -> Iterator[ProposedCode]:
-        """Yield new candidates; ``ranked`` has the successful ones, the best first, and then the others."""
+        """Yield new candidates. ``ranked`` has the successful ones, the best first, and then the failed ones."""
 
 
 class GeneticProposer:
@@ -93,7 +93,7 @@ class GeneticProposer:
     def propose(self, generation: int, count: int, ranked: Sequence[Individual]) -> Iterator[ProposedCode]:
         """Yield candidates that differ from all earlier ones, if that is possible."""
         parents = [individual for individual in ranked if individual.value is not None]
-        # The best candidates are the population; the others remain in the lineage only.
+        # The best candidates are the population. Other candidates remain in the lineage only.
         parents = parents[: max(2, count // 2)]
         for _ in range(count):
             for _ in range(RETRIES):
@@ -135,7 +135,7 @@ class CommandProposer:
     def propose(self, generation: int, count: int, ranked: Sequence[Individual]) -> Iterator[ProposedCode]:
         """Yield the proposals of an earlier run of the same search, then new ones."""
         best = [individual for individual in ranked if individual.value is not None][:PARENTS_SHOWN]
-        failed = [individual for individual in ranked if individual.value is None][-PARENTS_SHOWN:]
+        failures = [individual for individual in ranked if individual.value is None][-PARENTS_SHOWN:]
         for number in range(count):
             if self._stored:
                 yield self._stored.pop(0)
@@ -147,7 +147,7 @@ class CommandProposer:
                 "signature": "score(pod, node) -> number from 0 to 100; the node with the highest score is selected",
                 "features": {name: {"about": about, "code": code} for name, (about, code) in FEATURES.items()},
                 "best": [_describe_parent(individual) for individual in best],
-                "failed": [_describe_parent(individual) for individual in failed],
+                "failed": [_describe_parent(individual) for individual in failures],
             }
             ids = tuple(individual.id for individual in best)
             yield self._run(msgspec.json.encode(message), ids)
@@ -191,7 +191,7 @@ def strip_fences(text: str) -> str:
 
 
 class EvolveOutcome(Struct):
-    """The result of a search so far; ``held_out`` is set after the evaluation."""
+    """The result of a search so far. ``held_out`` is set after the evaluation."""
 
     plan: EvolvePlan
     baseline: str
@@ -218,27 +218,27 @@ class EvolveOutcome(Struct):
         return first if first is not None and self.compute_gain(first.value) > 0 else None
 
     def compute_gain(self, value: float | None) -> float:
-        """Return by how much a value is better than the baseline; negative if it is worse."""
+        """Return by how much a value is better than the baseline, or negative if it is worse."""
         if value is None:
             return -math.inf
         return value - self.base_value if self.plan.maximize else self.base_value - value
 
 
 def load_evolve_plan(loaded: LoadedExperiment) -> EvolvePlan:
-    """Return the plan of an experiment; raise InputError if it is missing or invalid."""
-    experiment, where = loaded.experiment, f"{loaded.where}, evolve"
+    """Return the plan of an experiment. Raise InputError if it is missing or invalid."""
+    experiment, location = loaded.experiment, f"{loaded.where}, evolve"
     plan = experiment.evolve
     if plan is None:
-        raise InputError(where, "the evolve section is missing", hint="see docs/how-to/search-policies.md")
-    check_evolve_plan(plan, tuple(experiment.seed_list), where)
+        raise InputError(location, "the evolve section is missing", hint="see docs/how-to/search-policies.md")
+    check_evolve_plan(plan, tuple(experiment.seed_list), location)
     if not plan.held_out_experiment and all(map(experiment.is_exact, experiment.traces)):
-        problem = "other seeds do not change a fixed trace"
-        raise InputError(f"{where}.heldOut", problem, hint="write heldOutExperiment: FILE, with other traces")
+        problem = "a fixed trace is the same for all seeds"
+        raise InputError(f"{location}.heldOut", problem, hint="write heldOutExperiment: FILE, with other traces")
     return plan
 
 
 def evolve(
-    loaded: LoadedExperiment,
+    experiment: LoadedExperiment,
     plan: EvolvePlan,
     results: Results,
     *,
@@ -251,12 +251,12 @@ def evolve(
 
     A KeyboardInterrupt ends the search early: results are written, and stored in ``outcome_so_far`` of the exception.
     """
-    stored = _read_lineage(results.directory / LINEAGE) if command else []
-    proposer: Proposer = CommandProposer(command, plan, stored) if command else GeneticProposer(seed)
+    lineage = _read_lineage(results.directory / LINEAGE) if command else []
+    proposer: Proposer = CommandProposer(command, plan, lineage) if command else GeneticProposer(seed)
     sandbox = _Sandbox(results.directory / "cache", plan, workers)
-    path, seeds = Path(loaded.where), tuple(loaded.experiment.seed_list)
-    base = _find_baseline(loaded)
-    base_value = _read_value(sandbox.run(base, path, seeds), plan, f"{loaded.where}, {base.name}")
+    path, seeds = Path(experiment.where), tuple(experiment.experiment.seed_list)
+    base = _find_baseline(experiment)
+    base_value = _read_value(sandbox.run(base, path, seeds), plan, f"{experiment.where}, {base.name}")
     outcome = EvolveOutcome(plan, base.name, base_value, results.directory, [], len(seeds))
     total = plan.generations * plan.population
     try:
@@ -268,12 +268,12 @@ def evolve(
             for proposal, future in proposals:
                 evaluation = Evaluation("invalid", error=proposal.error) if future is None else future.result()
                 outcome.individuals.append(_judge(len(outcome.individuals), generation, proposal, evaluation, plan))
-                _write(outcome, loaded, results)
+                _write(outcome, experiment, results)
                 if show is not None:
                     show(len(outcome.individuals), total, f"generation {generation + 1}")
         if outcome.best is not None:
-            outcome.held_out = _evaluate_held_out(loaded, plan, sandbox, outcome.best.proposal.code)
-            _write(outcome, loaded, results)
+            outcome.held_out = _evaluate_held_out(experiment, plan, sandbox, outcome.best.proposal.code)
+            _write(outcome, experiment, results)
     except KeyboardInterrupt as interrupt:
         interrupt.outcome_so_far = outcome  # type: ignore[attr-defined]
         raise
@@ -297,7 +297,7 @@ class _Sandbox:
         return self._pool.submit(self.run, candidate, experiment, seeds)
 
     def close(self) -> None:
-        """Stop running candidates; their results are not needed any more."""
+        """Stop running candidates. Their results are not needed any more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             with suppress(ValueError):  # it has just been closed
@@ -305,16 +305,16 @@ class _Sandbox:
         self._pool.shutdown()
 
 
-def _find_baseline(loaded: LoadedExperiment) -> PolicyText:
-    return next(policy for policy in loaded.policies if policy.name == loaded.experiment.baseline_name)
+def _find_baseline(experiment: LoadedExperiment) -> PolicyText:
+    return next(policy for policy in experiment.policies if policy.name == experiment.experiment.baseline_name)
 
 
-def _read_value(evaluation: Evaluation, plan: EvolvePlan, where: str) -> float:
+def _read_value(evaluation: Evaluation, plan: EvolvePlan, location: str) -> float:
     if not evaluation.is_ok:
-        raise InputError(where, f"{evaluation.status}: {evaluation.error}")
+        raise InputError(location, f"{evaluation.status}: {evaluation.error}")
     if plan.measure not in evaluation.measures:
         hint = did_you_mean(plan.measure, list(evaluation.measures)) or f"one of {', '.join(evaluation.measures)}"
-        raise InputError(where, f"trials have no measure {plan.measure!r}", hint=hint)
+        raise InputError(location, f"trials have no measure {plan.measure!r}", hint=hint)
     return evaluation.measures[plan.measure]
 
 
@@ -337,8 +337,8 @@ def _evaluate_held_out(loaded: LoadedExperiment, plan: EvolvePlan, sandbox: _San
     values: list[dict[int, float]] = []
     for name, candidate in (("winner", code), (base.name, base)):
         futures = {seed: sandbox.submit(candidate, Path(loaded.where), (seed,)) for seed in seeds}
-        where = f"{loaded.where}, {name}"
-        values.append({seed: _read_value(future.result(), plan, where) for seed, future in futures.items()})
+        location = f"{loaded.where}, {name}"
+        values.append({seed: _read_value(future.result(), plan, location) for seed, future in futures.items()})
     return compute_difference(*values)
 
 
@@ -352,15 +352,15 @@ def _read_lineage(path: Path) -> list[Individual]:
         raise InputError(str(path), f"not a lineage: {error}", hint=hint) from None
 
 
-def _write(outcome: EvolveOutcome, loaded: LoadedExperiment, results: Results) -> None:
+def _write(outcome: EvolveOutcome, experiment: LoadedExperiment, results: Results) -> None:
     """Write the lineage and, if one is better than the baseline, the best candidate as a plugin."""
     lines = (msgspec.json.encode(individual, order="deterministic") for individual in outcome.individuals)
     results.write(LINEAGE, b"".join(line + b"\n" for line in lines))
     results.write(REPORT, "".join(f"{line}\n" for line in describe_lineage(outcome)).encode())
     best = outcome.best
     if best is not None:
-        results.write(WINNER, write_plugin(best, outcome, Path(loaded.where).name).encode())
-        config = msgspec.json.decode(with_score(loaded, PLUGIN).config)
+        results.write(WINNER, write_plugin(best, outcome, Path(experiment.where).name).encode())
+        config = msgspec.json.decode(with_score(experiment, PLUGIN).config)
         results.write(CONFIG, dump(config).encode())
 
 
@@ -395,11 +395,11 @@ def describe_lineage(outcome: EvolveOutcome) -> list[str]:
 
 def _describe_ancestors(outcome: EvolveOutcome, winner: Individual) -> Iterator[str]:
     measure = find_measure(outcome.plan.measure)
-    waiting, ids = [winner.id], set()
-    while waiting:
-        if (number := waiting.pop()) not in ids:
+    queue, ids = [winner.id], set()
+    while queue:
+        if (number := queue.pop()) not in ids:
             ids.add(number)
-            waiting += outcome.individuals[number].proposal.parents
+            queue += outcome.individuals[number].proposal.parents
     for number in sorted(ids, reverse=True):
         individual = outcome.individuals[number]
         proposal = individual.proposal
@@ -412,10 +412,10 @@ def _describe_ancestors(outcome: EvolveOutcome, winner: Individual) -> Iterator[
 def describe_outcome(outcome: EvolveOutcome) -> list[str]:
     """Describe the result and its confidence."""
     plan, best, measure = outcome.plan, outcome.best, find_measure(outcome.plan.measure)
-    failed = [individual for individual in outcome.individuals if individual.value is None]
-    lines = [f"{len(outcome.individuals)} candidates, {len(failed)} failed"]
-    if failed:
-        lines.append(f"first failure: candidate {failed[0].id}: {failed[0].status}: {failed[0].error}")
+    failures = [individual for individual in outcome.individuals if individual.value is None]
+    lines = [f"{len(outcome.individuals)} candidates, {len(failures)} failed"]
+    if failures:
+        lines.append(f"first failure: candidate {failures[0].id}: {failures[0].status}: {failures[0].error}")
     base = measure.format(outcome.base_value)
     if best is None or best.value is None:
         seeds = f"{outcome.seeds} seeds" if outcome.seeds != 1 else "1 seed"
@@ -449,7 +449,7 @@ def make_program_evaluator(
 ) -> Callable[[str], dict[str, Any]]:
     """Return ``evaluate(program_path)`` for OpenEvolve and similar programs: it returns metrics, more is better.
 
-    ``combined_score`` is above 0 and increases with the objective; it is 0 if the program fails.
+    ``combined_score`` is above 0 and increases with the objective. It is 0 if the program fails.
     """
     if bool(maximize) == bool(minimize):
         raise InputError("make_program_evaluator", "the objective is missing or ambiguous", hint="write maximize=...")

@@ -36,17 +36,17 @@ class EvolvePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return self.held_out
 
 
-def check_evolve_plan(plan: EvolvePlan, searched: Sequence[int], where: str) -> None:
-    """Reject invalid settings; raise InputError with a correction."""
+def check_evolve_plan(plan: EvolvePlan, searched: Sequence[int], location: str) -> None:
+    """Reject invalid settings. Raise InputError with a correction."""
     if bool(plan.maximize) == bool(plan.minimize):
         problem = "the objective is missing or ambiguous"
-        raise InputError(where, problem, hint="write maximize: MEASURE, or minimize: MEASURE")
+        raise InputError(location, problem, hint="write maximize: MEASURE, or minimize: MEASURE")
     for name, number, least in (("generations", plan.generations, 1), ("population", plan.population, 2)):
         if number < least:
-            raise InputError(f"{where}.{name}", f"invalid number: {number}", hint=f"write {least} or more")
+            raise InputError(f"{location}.{name}", f"invalid number: {number}", hint=f"write {least} or more")
     held_out = plan.held_out_seeds(searched)
     if not held_out:
-        raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write a number of seeds, such as 10")
+        raise InputError(f"{location}.heldOut", "no seeds are held out", hint="write a number of seeds, such as 10")
     if shared_seeds := sorted(set(held_out) & set(searched)):
         problem = f"the search also uses seed {shared_seeds[0]}"
-        raise InputError(f"{where}.heldOut", problem, hint="write seeds that are not in `seeds`")
+        raise InputError(f"{location}.heldOut", problem, hint="write seeds that are not in `seeds`")

@@ -101,10 +101,10 @@ def write_code(expression: Expression) -> str:
     return f"{_HELPERS}{assignments}    return 50 + 50 * math.tanh({format_expression(expression)})\n"
 
 
-def _limited(changed: Expression, original: Expression) -> Expression:
+def _limited(variant: Expression, original: Expression) -> Expression:
     """Return the changed expression, or the original one if the change makes it too large."""
-    paths = list(_paths(changed))
-    return changed if len(paths) <= MAX_SIZE and max(map(len, paths)) <= MAX_DEPTH else original
+    paths = list(_paths(variant))
+    return variant if len(paths) <= MAX_SIZE and max(map(len, paths)) <= MAX_DEPTH else original
 
 
 def _paths(expression: Expression, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
@@ -126,5 +126,5 @@ def _replace(expression: Expression, path: tuple[int, ...], part: Expression) ->
         return part
     assert isinstance(expression, tuple)
     step = path[0]
-    changed = _replace(expression[step], path[1:], part)
-    return (*expression[:step], changed, *expression[step + 1 :])  # type: ignore[return-value]
+    new_part = _replace(expression[step], path[1:], part)
+    return (*expression[:step], new_part, *expression[step + 1 :])  # type: ignore[return-value]

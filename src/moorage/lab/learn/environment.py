@@ -79,7 +79,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
-        """Start another episode; the seed determines its events."""
+        """Start another episode. The seed determines its events."""
         super().reset(seed=seed)
         self.close()
         self._episode = self._source.begin(int(self.np_random.integers(2**31)))

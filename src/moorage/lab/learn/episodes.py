@@ -27,7 +27,7 @@ from moorage.scheduler.framework.status import BoolArray
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 TrialOf = Callable[[int], Trial]
-"""Returns the trial of a seed; its policy is ignored."""
+"""Returns the trial of a seed. Its policy is ignored."""
 PENALTY: Final = -1.0
 """Penalty for an action that selects an infeasible node."""
 SIZES: Final = ((8, 32), (16, 64), (32, 128))
@@ -57,7 +57,7 @@ REWARDS: Final[Mapping[str, Reward]] = MappingProxyType(
 
 
 def find_reward(reward: str | Reward) -> Reward:
-    """Return the reward function of a name; functions are returned unchanged."""
+    """Return the reward function of a name. Functions are returned unchanged."""
     if not isinstance(reward, str):
         return reward
     if reward not in REWARDS:
@@ -67,7 +67,7 @@ def find_reward(reward: str | Reward) -> Reward:
 
 
 class ChoiceQuestion(Struct, frozen=True):
-    """A pod and its feasible nodes, as a mask over all rows; at least two nodes are feasible."""
+    """A pod and its feasible nodes, as a mask over all rows. At least two nodes are feasible."""
 
     pod: Pod
     feasible: BoolArray
@@ -137,7 +137,7 @@ class Episode:
         return self._play.now
 
     def answer(self, row: int) -> bool:
-        """Place the pod on a row; return False and drop the pod if the row is infeasible."""
+        """Place the pod on a row. Return False and drop the pod if the row is infeasible."""
         assert self.question is not None, "no decision is pending"
         feasible, self.question = self.question.feasible, None
         is_feasible = 0 <= row < len(feasible) and bool(feasible[row])
@@ -183,7 +183,7 @@ class Episode:
 
 
 class EpisodeSource:
-    """Starts episodes: a trial for every seed, under the filters of one profile."""
+    """Starts episodes: a trial for every seed, under the filters of a profile."""
 
     def __init__(self, trial_of: TrialOf, config: str | Path, plugins: Sequence[str]) -> None:
         self._trial_of = trial_of
@@ -199,7 +199,7 @@ class EpisodeSource:
 def generate_trials(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
     """Return trials of a preset on nodes of three sizes; the pods request ``load`` times the capacity."""
     if nodes < 2 or pods < 1 or load <= 0:
-        problem = f"{nodes} nodes, {pods} pods and a load of {load:g} leave nothing to choose"
+        problem = f"{nodes} nodes, {pods} pods and a load of {load:g} do not need a choice"
         raise InputError("trials", problem, hint="write at least two nodes, one pod, and a load such as 1.2")
     cluster = LabCluster("generated", tuple(_node(index) for index in range(nodes)))
     milli = sum(1000 * SIZES[index % len(SIZES)][0] for index in range(nodes))

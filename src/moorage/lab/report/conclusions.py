@@ -18,18 +18,20 @@ from moorage.lab.report.measures import (
     format_wait,
     is_known_measure,
 )
-from moorage.lab.report.svg import COLOURS, Line
+from moorage.lab.report.svg import COLORS, Line
 from moorage.lab.trial import PodRow, TrialResult, TrialRow
 
 GRID: Final = 120
 LEAST_RELATIVE: Final = 0.005
 """Smaller differences relative to the baseline are not reported: they would be shown as 0%."""
+ENOUGH_SEEDS: Final = 6
+"""With fewer seeds, all of them agree by chance in more than 5% of cases: no difference is significant."""
 FIRST: Final = ("allocation.gpu", "cost", "unplaced", "evictions", "jct.mean")
-"""The measures that a summary begins with; others follow in the order of the table."""
+"""The measures that a summary begins with. Other measures follow in the order of the table."""
 
 
 class Finding(Struct, frozen=True):
-    """A measure of one configuration, and its difference from the baseline."""
+    """A measure of a configuration, and its difference from the baseline."""
 
     measure: Measure
     configuration: str
@@ -41,7 +43,7 @@ class Finding(Struct, frozen=True):
     @property
     def verdict(self) -> int:
         """+1 if significantly better than the baseline, -1 if significantly worse, otherwise 0."""
-        if self.difference is None or (self.difference.count < 2 and not self.is_exact):
+        if self.difference is None or (self.difference.count < ENOUGH_SEEDS and not self.is_exact):
             return 0
         if self.measure.format(abs(self.difference.median)) == self.measure.format(0.0):
             return 0  # too small to be visible
@@ -53,7 +55,7 @@ class Finding(Struct, frozen=True):
 
 
 class Scene:
-    """All trials of one trace on one cluster that did not fail."""
+    """All trials of a trace on one cluster that did not fail."""
 
     def __init__(
         self, trace: str, cluster: str, names: Sequence[str], results: Sequence[TrialResult], *, is_exact: bool = False
@@ -78,7 +80,7 @@ class Scene:
         return list(dict.fromkeys(name for row in rows for name in row.measures if not is_known_measure(name)))
 
     def find(self, measure: Measure, name: str, baseline: str) -> Finding | None:
-        """Return a measure of a configuration; ``None`` if its trials do not have it."""
+        """Return a measure of a configuration, or ``None`` if its trials do not have it."""
         values = collect_values(self.rows(name), measure.key)
         if not values:
             return None
@@ -89,7 +91,7 @@ class Scene:
         return Finding(measure, name, interval, difference, self.is_exact)
 
     def intervals(self, measure: Measure) -> dict[str, Interval]:
-        """Return the interval of a measure by configuration; configurations without it are omitted."""
+        """Return the interval of a measure by configuration. Configurations without it are omitted."""
         findings = ((name, self.find(measure, name, name)) for name in self.names)
         return {name: finding.value for name, finding in findings if finding is not None}
 
@@ -105,7 +107,7 @@ class Scene:
         for name in self.names:
             series = [
                 (
-                    np.array([100 * point.asked if by_arrivals else point.at / 3600 for point in result.points]),
+                    np.array([100 * point.asked if by_arrivals else point.at for point in result.points]),
                     np.array([getattr(point, field) for point in result.points], dtype=np.float64),
                 )
                 for result in self.by_name[name]
@@ -143,7 +145,7 @@ def group_by_scene(names: Sequence[str], results: Sequence[TrialResult], exact: 
 
 
 MAX_PODS: Final = 100
-"""Maximum number of listed pods per comparison; the rows contain all."""
+"""Maximum number of listed pods per comparison. The rows contain all."""
 
 
 class MovedPod(Struct, frozen=True):
@@ -160,7 +162,7 @@ class MovedPod(Struct, frozen=True):
 
 
 class Differences(Struct, frozen=True):
-    """A comparison of all pods of one seed with the baseline."""
+    """A comparison of all pods of a seed with the baseline."""
 
     pods: int
     other_node: int
@@ -174,18 +176,20 @@ class Differences(Struct, frozen=True):
 
 
 def compare_pods(before: Mapping[str, PodRow], after: Mapping[str, PodRow]) -> Differences:
-    """Compare the pods of two trials of one seed."""
+    """Compare the pods of two trials of a seed."""
     pairs = [MovedPod(row, after[name]) for name, row in before.items() if name in after]
-    moved = [pod for pod in pairs if pod.before.node != pod.after.node or pod.delay]
+    moved_pods = [pod for pod in pairs if pod.before.node != pod.after.node or pod.delay]
     waits = [(pod.before.waited is None, pod.after.waited is None) for pod in pairs]
     return Differences(
         pods=len(pairs),
-        other_node=sum(1 for pod in moved if pod.before.node and pod.after.node and pod.before.node != pod.after.node),
+        other_node=sum(
+            1 for pod in moved_pods if pod.before.node and pod.after.node and pod.before.node != pod.after.node
+        ),
         only_before=waits.count((False, True)),
         only_after=waits.count((True, False)),
         sooner=sum(1 for pod in pairs if pod.delay < 0),
         later=sum(1 for pod in pairs if pod.delay > 0),
-        moved=sorted(moved, key=lambda pod: (-abs(pod.delay), pod.before.pod)),
+        moved=sorted(moved_pods, key=lambda pod: (-abs(pod.delay), pod.before.pod)),
     )
 
 
@@ -231,9 +235,7 @@ def _render_pod(pod: MovedPod) -> str:
 
 
 MAX_LINES: Final = 6
-"""Maximum number of differences per policy in the summary; the table contains all."""
-ENOUGH_SEEDS: Final = 6
-"""With fewer seeds, all of them agree by chance in more than 5% of cases."""
+"""Maximum number of differences per policy in the summary. The table contains all."""
 
 
 def summarize(scenes: Sequence[Scene], baseline: str) -> str:
@@ -312,7 +314,7 @@ def conclusions(scene: Scene, baseline: str) -> str:
         ]
         items = "".join(lines[:MAX_LINES]) or "<li class=quiet>no significant difference</li>"
         cards.append(
-            f'<article class="card"><h3><i class="swatch c{number % COLOURS}"></i>{escape(name)}</h3>'
+            f'<article class="card"><h3><i class="swatch c{number % COLORS}"></i>{escape(name)}</h3>'
             f"<ul>{items}</ul></article>"
         )
     if not cards:

@@ -1,10 +1,11 @@
-"""The charts of a report as separate SVG files with fixed colors, for papers."""
+"""The charts of a report as separate SVG and PDF files with fixed colors, for papers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from typing import Final
 
+from moorage.lab.report.pdf import svg_as_pdf
 from moorage.lab.report.svg import WIDTH
 
 COLORS: Final = ("#00796b", "#d97706", "#3b6fd4", "#b0347f", "#6b8e23", "#7c4dbd", "#0891b2", "#8d5a3b")
@@ -24,6 +25,13 @@ _FIGURE: Final = re.compile(r"<figure><figcaption>(.*?)</figcaption>.*?(<svg .*?
 _SCENE: Final = re.compile(r"<h2 class=scene>(.*?)</h2>")
 _LEGEND: Final = re.compile(r'<ul class="legend">(.*?)</ul>')
 _PARTS: Final = re.compile("|".join(part.pattern for part in (_FIGURE, _SCENE, _LEGEND)), re.DOTALL)
+
+
+def figures_as_files(page: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and content of each figure, as SVG and as PDF."""
+    for name, figure in figures_as_svg(page).items():
+        yield name, figure.encode()
+        yield f"{name.removesuffix('.svg')}.pdf", svg_as_pdf(figure)
 
 
 def figures_as_svg(page: str) -> Mapping[str, str]:
@@ -50,7 +58,7 @@ def _slug(text: str) -> str:
 
 
 def _stand_alone(chart: str, names: Sequence[str]) -> str:
-    """Add the style and, for charts whose colors have no labels, a legend above the chart."""
+    """Add the style and, for charts without labels for their colors, a legend above the chart."""
     box = re.search(r'viewBox="0 0 \d+ (\d+)"', chart)
     height = int(box[1]) if box else 0
     legend, top = _legend(names) if 'class="line ' in chart or 'class="bar ' in chart else ("", 0)
@@ -61,7 +69,7 @@ def _stand_alone(chart: str, names: Sequence[str]) -> str:
 
 
 def _legend(names: Sequence[str]) -> tuple[str, int]:
-    """Return the legend and its height; names continue on the next row if they are long."""
+    """Return the legend and its height. Names continue on the next row if they are long."""
     parts, x, row = [], 4.0, 0
     places = []
     for name in names:

@@ -26,8 +26,15 @@ def format_wait(seconds: float) -> str:
     return format_seconds(seconds) if seconds >= 0.05 else "0s"
 
 
+def choose_time_unit(longest: float) -> tuple[str, float]:
+    """Return the unit of a time axis and its seconds: minutes up to two hours, days from four days."""
+    if longest >= 4 * DAY:
+        return "days", DAY
+    return ("hours", HOUR) if longest > 2 * HOUR else ("minutes", 60.0)
+
+
 class Measure(Struct, frozen=True):
-    """A measure of a report; ``better`` is 1 if more is better, -1 if less is better, otherwise 0."""
+    """A measure of a report. ``better`` is 1 if more is better, -1 if less is better, otherwise 0."""
 
     key: str
     title: str
@@ -57,7 +64,7 @@ class Measure(Struct, frozen=True):
         return f"{sign}{self.format_size(number)}"
 
     def format_size(self, number: float) -> str:
-        """Format the absolute value of a difference; shares are in percentage points."""
+        """Format the absolute value of a difference. Shares are in percentage points."""
         return f"{100 * abs(number):.1f} points" if self.form == "share" else self.format(abs(number))
 
 
@@ -94,7 +101,7 @@ MEASURES: Final = (
 
 
 def find_measure(name: str) -> Measure:
-    """Return a measure by its name; one of a user is a plain number."""
+    """Return a measure by its name. One of a user is a plain number."""
     return next((measure for measure in MEASURES if measure.key == name), Measure(name, name, 0, "number"))
 
 
@@ -142,7 +149,7 @@ def compute_interval(values: Sequence[float]) -> Interval:
 
 
 def collect_values(rows: Iterable[TrialRow], measure: str) -> dict[int, float]:
-    """Return the values of a measure by seed; trials without it are skipped."""
+    """Return the values of a measure by seed. Trials without it are skipped."""
     return {row.seed: row.measures[measure] for row in rows if measure in row.measures}
 
 
@@ -153,7 +160,7 @@ def compute_difference(values: Mapping[int, float], baseline: Mapping[int, float
 
 
 def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the indexes of points that are not dominated; the first number is a cost, the second a gain."""
+    """Return the indexes of points that are not dominated. The first number is a cost, the second a gain."""
     front = (
         index
         for index, (cost, gain) in enumerate(points)

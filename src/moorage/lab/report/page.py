@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage import __version__
 from moorage.lab.experiment import Experiment
@@ -23,8 +24,8 @@ from moorage.lab.report.conclusions import (
     render_differences,
     summarize,
 )
-from moorage.lab.report.measures import Measure, find_pareto_front, format_wait
-from moorage.lab.report.svg import COLOURS, Dot, Line, bar_groups, interval_chart, line_chart, scatter
+from moorage.lab.report.measures import Measure, choose_time_unit, find_pareto_front, format_wait
+from moorage.lab.report.svg import COLORS, Dot, Line, bar_groups, interval_chart, line_chart, scatter
 from moorage.lab.trial import PointRow, TrialResult
 
 STYLE: Final = Path(__file__).with_name("report.css")
@@ -37,15 +38,16 @@ _CHARTED: Final = (
 
 
 _DISTRIBUTIONS: Final = (
-    ("jct", "Job completion time", "hours", 3600.0),
-    ("queueing", "Queueing of jobs", "hours", 3600.0),
-    ("slowdown", "Slowdown of jobs", "times the time on an empty cluster", 1.0),
+    ("jct", "Job completion time", ""),
+    ("queueing", "Queueing of jobs", ""),
+    ("slowdown", "Slowdown of jobs", "times the time on an empty cluster"),
 )
+"""The key, the title and the unit of each distribution. No unit means a time."""
 MAX_REASONS: Final = 8
 
 
 def report_page(experiment: Experiment, results: Sequence[TrialResult]) -> str:
-    """Return the page; the same rows give the same page."""
+    """Return the page. The same rows give the same page."""
     names = [entry.name for entry in experiment.configurations]
     baseline = experiment.baseline_name
     exact = [entry.label for entry in experiment.traces if experiment.is_exact(entry)]
@@ -84,7 +86,7 @@ def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
     compared = find_baseline(scene, baseline)
     heading = "" if is_only else f"<h2 class=scene>{escape(scene.trace)} on {escape(scene.cluster)}</h2>"
     legend = "".join(
-        f'<li><i class="swatch c{index % COLOURS}"></i>{escape(name)}</li>' for index, name in enumerate(scene.names)
+        f'<li><i class="swatch c{index % COLORS}"></i>{escape(name)}</li>' for index, name in enumerate(scene.names)
     )
     return (
         f'<section>{heading}<ul class="legend">{legend}</ul>{conclusions(scene, compared)}{_table(scene, compared)}'
@@ -129,11 +131,15 @@ def _figure(title: str, chart: str, note: str = "") -> str:
 def _charts(scene: Scene) -> str:
     figures = []
     by_arrivals = scene.counts_arrivals
-    x_title, along = ("requested, in % of the cluster", "as pods arrive") if by_arrivals else ("hours", "over time")
+    along = "as pods arrive" if by_arrivals else "over time"
     for title, field in (("GPUs allocated", "gpu"), ("CPU allocated", "cpu"), ("GPU fragmentation", "fragmentation")):
         lines = scene.lines(field)
         if any(max(line.high) > 0 for line in lines):
-            chart = line_chart(title, lines, x_title, "{:g}".format, lambda share: f"{100 * share:g}%")
+            unit, divisor = choose_time_unit(max(line.x[-1] for line in lines))
+            if by_arrivals:
+                unit, divisor = "requested, in % of the cluster", 1.0
+            lines = [replace(line, x=[x / divisor for x in line.x]) for line in lines]
+            chart = line_chart(title, lines, unit, "{:g}".format, lambda share: f"{100 * share:g}%")
             note = "" if scene.is_exact else "Median of all seeds; the band is their range."
             figures.append(_figure(f"{title} {along}", chart, note))
     for measure in scene.measures():
@@ -181,14 +187,18 @@ def _waiting(scene: Scene) -> str:
 def _distributions(scene: Scene) -> str:
     """Draw the share of jobs below each value, for each policy: the median of all seeds."""
     figures = []
-    for key, title, unit, divisor in _DISTRIBUTIONS:
+    for key, title, fixed_unit in _DISTRIBUTIONS:
+        curves_by_name = {
+            name: np.median(np.array(curves), axis=0)
+            for name in scene.names
+            if (curves := [result.curves[key] for result in scene.by_name[name] if key in result.curves])
+        }
+        longest = max((float(curve[-1]) for curve in curves_by_name.values()), default=0.0)
+        unit, divisor = (fixed_unit, 1.0) if fixed_unit else choose_time_unit(longest)
         lines = []
-        for name in scene.names:
-            curves = [result.curves[key] for result in scene.by_name[name] if key in result.curves]
-            if curves:
-                x = (np.median(np.array(curves), axis=0) / divisor).tolist()
-                y = [percent / 100 for percent in range(len(x))]
-                lines.append(Line(name, x, y, y, y))
+        for name, curve in curves_by_name.items():
+            y = [percent / 100 for percent in range(len(curve))]
+            lines.append(Line(name, (curve / divisor).tolist(), y, y, y))
         if lines and max(max(line.x) for line in lines) > min(min(line.x) for line in lines):
             chart = line_chart(title, lines, unit, "{:g}".format, lambda share: f"{100 * share:g}%")
             figures.append(_figure(title, chart, "Share of jobs with at most this value."))
@@ -233,7 +243,7 @@ def measures_as_csv(experiment: Experiment, results: Sequence[TrialResult]) -> s
 
 
 def measures_as_latex(experiment: Experiment, results: Sequence[TrialResult]) -> str:
-    """Return the measures as LaTeX, a table for each trace and cluster; it needs the package booktabs."""
+    """Return the measures as LaTeX, a table for each trace and cluster. It needs the package booktabs."""
     names = [entry.name for entry in experiment.configurations]
     tables = []
     for scene in group_by_scene(names, results):
@@ -245,7 +255,10 @@ def measures_as_latex(experiment: Experiment, results: Sequence[TrialResult]) ->
             cells = [measure.format(intervals[name].median) if name in intervals else "--" for name in scene.names]
             lines.append(" & ".join(map(_escape_latex, [measure.title, *cells])) + r" \\")
         lines += ["\\bottomrule", "\\end{tabular}"]
-        tables.append(f"% {scene.trace} on {scene.cluster}\n" + "\n".join(lines) + "\n")
+        seeds = max(len(scene.by_name[name]) for name in scene.names)
+        about = f"% {scene.trace} on {scene.cluster}: "
+        about += f"medians of {seeds} seeds; measures.csv has the intervals" if seeds > 1 else "values of one run"
+        tables.append("\n".join([about, *lines]) + "\n")
     return "\n".join(tables)
 
 
@@ -254,13 +267,13 @@ def _escape_latex(text: str) -> str:
 
 
 def _failures(results: Sequence[TrialResult]) -> str:
-    failed = [result.trial for result in results if result.trial.error]
-    if not failed:
+    failed_trials = [result.trial for result in results if result.trial.error]
+    if not failed_trials:
         return ""
     items = "".join(
         f"<li><b>{escape(row.configuration)}</b> on {escape(row.cluster)} with {escape(row.trace)}, seed {row.seed}: "
         f"{escape(row.error)}</li>"
-        for row in failed
+        for row in failed_trials
     )
     return f'<section class="failed"><h2>Failed trials</h2><ul>{items}</ul></section>'
 
@@ -287,7 +300,7 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     return (
         f"<footer><h2>Method</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
         "trials.jsonl, points.jsonl, pods.jsonl and jobs.jsonl in the same directory contain all numbers. measures.csv "
-        "and measures.tex contain the tables, and figures/ contains the charts as SVG.</p></footer>"
+        "and measures.tex contain the tables, and figures/ contains the charts as SVG and PDF.</p></footer>"
     )
 
 
@@ -306,7 +319,7 @@ class ArrivalCell(Struct, frozen=True):
 
 
 def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[str, ArrivalCell]]:
-    """Return the cells by trace and cluster, and configuration; empty without GPUs or enough requests."""
+    """Return the cells by trace and cluster, and configuration, or empty without GPUs or enough requests."""
     grouped: dict[tuple[str, str], dict[str, list[tuple[PointRow, ...]]]] = {}
     for result in results:
         trial = result.trial

@@ -14,7 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
 ROW: Final = 34
 LETTER: Final = 7.5
 """Approximate width of a letter."""
-COLOURS: Final = 8
+COLORS: Final = 8
 """Number of colors of the page; further series repeat them."""
 FormatNumber = Callable[[float], str]
 Axis = tuple[str, FormatNumber]
@@ -40,7 +40,7 @@ class Dot(Struct, frozen=True):
 
 
 DASHES: Final = ("", "10 3", "3 3", "10 3 2 3")
-"""Dash patterns, so that lines below others remain visible in the gaps."""
+"""Dash patterns, so that overlapping lines remain visible in the gaps."""
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
@@ -49,7 +49,7 @@ def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start
 
 
 def picture(title: str, height: float, parts: Sequence[str]) -> str:
-    """Return an image; the title is for screen readers."""
+    """Return an image. The title is for screen readers."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>{"".join(parts)}</svg>'
@@ -103,7 +103,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def line_chart(title: str, lines: Sequence[Line], x_title: str, format_x: FormatNumber, format_y: FormatNumber) -> str:
-    """Draw series over time with their bands; the axis begins at 0."""
+    """Draw series over time with their bands. The axis begins at 0."""
     last = max(max(line.x) for line in lines)
     first = min(min(line.x) for line in lines)
     frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
@@ -111,12 +111,13 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, format_x: Format
     for index, line in enumerate(lines):
         upper = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
         lower = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
-        parts.append(f'<path class="band c{index % COLOURS}" d="M{"L".join((*upper, *lower))}Z"/>')
+        parts.append(f'<path class="band c{index % COLORS}" d="M{"L".join((*upper, *lower))}Z"/>')
     for index, line in enumerate(lines):
         way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
-        dashes = f' stroke-dasharray="{DASHES[index % len(DASHES)]}"' if index % len(DASHES) else ""
+        pattern = DASHES[(index + index // COLORS) % len(DASHES)]  # lines of a color have different patterns
+        dashes = f' stroke-dasharray="{pattern}"' if pattern else ""
         tooltip = f"<title>{escape(line.name)}</title>"
-        parts.append(f'<path class="line c{index % COLOURS}"{dashes} d="M{way}">{tooltip}</path>')
+        parts.append(f'<path class="line c{index % COLORS}"{dashes} d="M{way}">{tooltip}</path>')
     return picture(title, frame.height, parts)
 
 
@@ -135,11 +136,11 @@ def interval_chart(title: str, intervals: Mapping[str, Interval], format_value: 
         parts.append(f'<path class="grid" d="M{at(number):.1f} 6V{height - 24}"/>')
         parts.append(text(at(number), height - 8, format_value(number), kind="tick", anchor="middle"))
     for index, (name, item) in enumerate(intervals.items()):
-        y, colour = 6 + ROW * (index + 0.5), f"c{index % COLOURS}"
+        y, color = 6 + ROW * (index + 0.5), f"c{index % COLORS}"
         parts.append(text(margin - 10, y + 4, shorten(name), kind="name", anchor="end"))
         end = max(at(item.high), at(item.low) + 1)
-        parts.append(f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
-        parts.append(f'<circle class="dot {colour}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
+        parts.append(f'<path class="whisker {color}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
+        parts.append(f'<circle class="dot {color}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
         parts.append(text(at(item.high) + 10, y + 4, format_value(item.median), kind="value"))
     return picture(title, height, parts)
 
@@ -153,7 +154,7 @@ def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], format
         for index, value in enumerate(values):
             width = max(1.0, value / longest * (WIDTH - margin - 80))
             size = f'x="{margin}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
-            parts.append(f'<rect class="bar c{index % COLOURS}" {size}/>')
+            parts.append(f'<rect class="bar c{index % COLORS}" {size}/>')
             parts.append(text(margin + width + 6, top + bar - 4, format_value(value), kind="value"))
             top += bar
         top += gap
@@ -161,7 +162,7 @@ def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], format
 
 
 def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis, y_axis: Axis) -> str:
-    """Draw costs against gains; the Pareto front is connected."""
+    """Draw costs against gains. The Pareto front is connected."""
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
     padding_x, padding_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
@@ -173,19 +174,22 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
     labels: list[tuple[float, float, float]] = []
     circles = []
     for index, dot in enumerate(dots):
-        colour, x, y = f"c{index % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
+        color, x, y = f"c{index % COLORS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
         across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
         upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
-        parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
+        parts.append(f'<path class="whisker thin {color}" d="{across}{upright}"/>')
         kind = "dot" if index in front else "dot dominated"
-        circles.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
-        at, length = y - 9, LETTER * len(dot.name)
+        circles.append(f'<circle class="{kind} {color}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
+        name = shorten(dot.name)
+        at, length = y - 9, LETTER * len(name)
         edge, anchor = (x - 10, "end") if x + 10 + length > WIDTH else (x + 10, "start")
         text_start = edge - length if anchor == "end" else edge
         while any(abs(at - y) < 14 and text_start < end and begin < text_start + length for begin, end, y in labels):
             at += 14  # labels of close points are stacked
+        if at > frame.height - BOTTOM:
+            at = min((top for _, _, top in labels), default=at) - 14
         labels.append((text_start, text_start + length, at))
-        parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
+        parts.append(text(edge, at, name, kind=f"name {color}", anchor=anchor))
     return picture(title, frame.height, [*parts, *circles])
 
 

@@ -69,41 +69,41 @@ class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         return self.held_out
 
 
-def check_plan(plan: TunePlan, searched: Sequence[int], where: str) -> None:
-    """Reject invalid settings; raise InputError with a correction."""
+def check_plan(plan: TunePlan, searched: Sequence[int], location: str) -> None:
+    """Reject invalid settings. Raise InputError with a correction."""
     if bool(plan.maximize) == bool(plan.minimize):
         raise InputError(
-            where, "the objective is missing or ambiguous", hint="write maximize: MEASURE, or minimize: MEASURE"
+            location, "the objective is missing or ambiguous", hint="write maximize: MEASURE, or minimize: MEASURE"
         )
     if plan.candidates < 1:
-        raise InputError(f"{where}.candidates", f"invalid number: {plan.candidates}", hint="write 1 or more")
+        raise InputError(f"{location}.candidates", f"invalid number: {plan.candidates}", hint="write 1 or more")
     held_out = plan.held_out_seeds(searched)
     if not held_out:
-        raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write a number of seeds, such as 10")
+        raise InputError(f"{location}.heldOut", "no seeds are held out", hint="write a number of seeds, such as 10")
     if shared_seeds := sorted(set(held_out) & set(searched)):
         problem = f"the search also uses seed {shared_seeds[0]}"
-        raise InputError(f"{where}.heldOut", problem, hint="write seeds that are not in `seeds`")
+        raise InputError(f"{location}.heldOut", problem, hint="write seeds that are not in `seeds`")
     knobs = list(plan.knobs())
     if not knobs:
-        raise InputError(where, "there is nothing to tune", hint="add weights or args")
+        raise InputError(location, "there is nothing to tune", hint="add weights or args")
     for knob in knobs:
-        _check_values(knob, f"{where}, {knob.name}")
+        _check_values(knob, f"{location}, {knob.name}")
 
 
-def _check_values(knob: Knob, where: str) -> None:
+def _check_values(knob: Knob, location: str) -> None:
     values = knob.values
     if not isinstance(values, NumberRange):
         if len(values) < 2:
-            raise InputError(where, f"{len(values)} values leave no choice", hint="write at least two")
+            raise InputError(location, f"{len(values)} values leave no choice", hint="write at least two")
         return
     if not values.low < values.high:
         problem = f"the range from {values.low} to {values.high} is empty"
-        raise InputError(where, problem, hint="`to` must be greater than `from`")
+        raise InputError(location, problem, hint="`to` must be greater than `from`")
     if values.log and values.low <= 0:
-        raise InputError(where, "log needs numbers above 0", hint="write from: 1, or remove log")
+        raise InputError(location, "log needs numbers above 0", hint="write from: 1, or remove log")
     is_whole = isinstance(values.low, int) and isinstance(values.high, int)
     if not knob.path and not (is_whole and values.low >= 0 and values.high <= 100):
-        raise InputError(where, "a weight is a whole number from 0 to 100", hint="write {from: 0, to: 10}")
+        raise InputError(location, "a weight is a whole number from 0 to 100", hint="write {from: 0, to: 10}")
 
 
 def format_value(value: object) -> str:

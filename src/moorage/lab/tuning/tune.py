@@ -35,7 +35,7 @@ _HEADER: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeS
 
 
 def tuned_policy(base: PolicyText, settings: Iterable[Setting]) -> PolicyText:
-    """Return a policy with changed settings; equal settings give equal policies."""
+    """Return a policy with changed settings. Equal settings give equal policies."""
     config_text = msgspec.json.encode(tuned_config(base.config, settings), order="deterministic").decode()
     return msgspec.structs.replace(base, name="candidate", config=config_text)
 
@@ -65,7 +65,7 @@ def tuned_config(text: str, settings: Iterable[Setting]) -> Content:
 
 
 def _set_weight(plugins: Content, name: str, weight: int) -> None:
-    """Set the weight of a plugin at the point that enables it; a weight of 0 disables its score."""
+    """Set the weight of a plugin at the point that enables it. A weight of 0 disables its score."""
     score: Content = plugins.setdefault("score", {})
     multi_point: Content = plugins.setdefault("multiPoint", {})
     enabled, disabled = score.setdefault("enabled", []), score.setdefault("disabled", [])
@@ -105,7 +105,7 @@ COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
 
 
 class Candidate(Struct, frozen=True, rename="camel"):
-    """A configuration and its result for each seed; ``error`` is the reason for missing measures."""
+    """A configuration and its result for each seed. ``error`` is the reason for missing measures."""
 
     number: int
     settings: dict[str, Any]
@@ -126,7 +126,7 @@ class Candidate(Struct, frozen=True, rename="camel"):
 
 
 class TuneOutcome(Struct):
-    """The result of a search so far; ``held_out`` is set after the evaluation."""
+    """The result of a search so far. ``held_out`` is set after the evaluation."""
 
     plan: TunePlan
     baseline: str
@@ -150,15 +150,15 @@ class TuneOutcome(Struct):
 
 
 class Tuner:
-    """Tries candidates in sequence; ``run`` runs the trials of each candidate."""
+    """Tries candidates in sequence. ``run`` runs the trials of each candidate."""
 
-    def __init__(self, loaded: LoadedExperiment, plan: TunePlan, results: Results, run: RunTrials) -> None:
-        self._loaded, self.plan, self._results, self._run = loaded, plan, results, run
-        self.base = next(policy for policy in loaded.policies if policy.name == loaded.experiment.baseline_name)
-        self.seeds = tuple(loaded.experiment.seed_list)
+    def __init__(self, experiment: LoadedExperiment, plan: TunePlan, results: Results, run: RunTrials) -> None:
+        self._loaded, self.plan, self._results, self._run = experiment, plan, results, run
+        self.base = next(policy for policy in experiment.policies if policy.name == experiment.experiment.baseline_name)
+        self.seeds = tuple(experiment.experiment.seed_list)
 
     def search(self, seed: int, on_candidate: Callable[[Candidate], None]) -> None:
-        """Try the planned number of candidates; report each when it is finished."""
+        """Try the planned number of candidates. Report each when it is finished."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -205,7 +205,7 @@ class Tuner:
         return finish(COMPLETE)
 
     def evaluate(self, policy: PolicyText, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the objective of a policy by seed; raise InputError if a trial fails."""
+        """Return the objective of a policy by seed. Raise InputError if a trial fails."""
         rows: dict[int, list[TrialRow]] = {}
         for result in self._run_missing(policy, seeds):
             if result.trial.error:
@@ -214,8 +214,8 @@ class Tuner:
         return dict(zip(seeds, self._complete_values(rows, seeds), strict=True))
 
     def _run_missing(self, policy: PolicyText, seeds: Sequence[int]) -> Generator[TrialResult, None, None]:
-        """Run the trials that are not stored; yield all results, in any order."""
-        stored: list[TrialResult] = []
+        """Run the trials that are not stored. Yield all results, in any order."""
+        stored_results: list[TrialResult] = []
 
         def find_missing() -> Iterator[Trial]:
             for seed in seeds:
@@ -224,18 +224,18 @@ class Tuner:
                     if result is None:
                         yield trial
                     else:
-                        stored.append(result)
+                        stored_results.append(result)
 
         with closing(self._run(find_missing())) as running:
             for trial, result in running:
                 self._results.store(trial, result)
-                yield from stored
-                stored.clear()
+                yield from stored_results
+                stored_results.clear()
                 yield result
-        yield from stored
+        yield from stored_results
 
     def _complete_values(self, rows: dict[int, list[TrialRow]], seeds: Sequence[int]) -> Iterator[float]:
-        """Yield the values of the first seeds whose trials are complete; the order of results has no influence."""
+        """Yield the values of the first seeds with complete trials. The order of results has no influence."""
         expected = len(self._loaded.experiment.traces) * len(self._loaded.clusters)
         for seed in seeds:
             if len(rows.get(seed, ())) < expected:
@@ -264,12 +264,12 @@ def _suggest(proposal: Any, knob: Knob) -> Any:
     return proposal.suggest_float(knob.name, float(values.low), float(values.high), log=values.log)
 
 
-def load_plan(loaded: LoadedExperiment) -> TunePlan:
-    """Return the tuning plan of an experiment; raise InputError if it is missing or invalid."""
-    plan, where = loaded.experiment.tune, f"{loaded.where}, tune"
+def load_plan(experiment: LoadedExperiment) -> TunePlan:
+    """Return the tuning plan of an experiment. Raise InputError if it is missing or invalid."""
+    plan, location = experiment.experiment.tune, f"{experiment.where}, tune"
     if plan is None:
-        raise InputError(where, "the tune section is missing", hint="see docs/how-to/tune-weights.md")
-    check_plan(plan, tuple(loaded.experiment.seed_list), where)
+        raise InputError(location, "the tune section is missing", hint="see docs/how-to/tune-weights.md")
+    check_plan(plan, tuple(experiment.experiment.seed_list), location)
     try:
         import optuna  # noqa: F401 - reports a missing package early
     except ImportError:
@@ -278,7 +278,7 @@ def load_plan(loaded: LoadedExperiment) -> TunePlan:
 
 
 def tune(
-    loaded: LoadedExperiment,
+    experiment: LoadedExperiment,
     plan: TunePlan,
     results: Results,
     run: RunTrials,
@@ -290,7 +290,7 @@ def tune(
 
     A KeyboardInterrupt ends the search early: results are written, and stored in ``outcome_so_far`` of the exception.
     """
-    tuner = Tuner(loaded, plan, results, run)
+    tuner = Tuner(experiment, plan, results, run)
     base_values = tuner.evaluate(tuner.base, tuner.seeds)
     outcome = TuneOutcome(plan, tuner.base.name, base_values, results.directory, [])
 
@@ -298,7 +298,7 @@ def tune(
         outcome.candidates.append(candidate)
         if outcome.is_better(candidate):
             outcome.best = candidate
-            header = f"# Found by `moorage lab tune {Path(loaded.where).name}`: {candidate.summary}\n"
+            header = f"# Found by `moorage lab tune {Path(experiment.where).name}`: {candidate.summary}\n"
             results.write(BEST, (header + dump(tuned_config(candidate.policy.config, ()))).encode())
         lines = (msgspec.json.encode(tried, order="deterministic") for tried in outcome.candidates)
         results.write(CANDIDATES, b"".join(line + b"\n" for line in lines))
@@ -324,9 +324,9 @@ def report_lines(outcome: TuneOutcome) -> list[str]:
     measure, plan, best = outcome.measure, outcome.plan, outcome.best
     states = [candidate.state for candidate in outcome.candidates]
     lines = [f"{len(states)} candidates, {states.count(PRUNED)} stopped early, {states.count(FAILED)} failed"]
-    failed = next((candidate for candidate in outcome.candidates if candidate.state == FAILED), None)
-    if failed is not None:
-        lines.append(f"first failure: {failed.summary}: {failed.error}")
+    failed_candidate = next((candidate for candidate in outcome.candidates if candidate.state == FAILED), None)
+    if failed_candidate is not None:
+        lines.append(f"first failure: {failed_candidate.summary}: {failed_candidate.error}")
     base = measure.format(fmean(outcome.base_values.values()))
     seeds = len(outcome.base_values)
     if best is None:
