@@ -62,7 +62,7 @@ demo: $(RUNNABLE)  ## Run a local cluster with a sample workload for ten seconds
 	  '  $(BIN)/moorage explain POD                                  # explain why a pod of your cluster is pending' \
 	  '  $(BIN)/moorage new my-plugin                                # create a plugin project' \
 	  '  $(BIN)/moorage --help                                       # list all commands' \
-	  '  docs/tutorial.md                                               # write a first plugin in ten minutes'
+	  '  docs/tutorial.md                                               # write a first plugin in five minutes'
 
 up: $(RUNNABLE)  ## Run a local cluster until Ctrl-C
 	$(BIN)/moorage up
@@ -147,6 +147,9 @@ bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file also writes t
 
 bench-large: $(INSTALLED)  ## Measure how long large objects of each kind delay an ordinary pod; JSON=file also writes the rows to a file
 	$(BIN)/python -m benchmarks.large_objects $(if $(JSON),--json $(JSON))
+
+bench-scale: $(INSTALLED)  ## Measure how CPU per pod, memory and reloads grow with nodes, waiting shapes, labels, claims, gates and groups; JSON=file PLOTS=directory
+	$(BIN)/python -m benchmarks.scaling $(if $(JSON),--json $(JSON)) $(if $(PLOTS),--plots $(PLOTS))
 
 bench-decode: $(INSTALLED)  ## Measure the decoding of listed pods
 	$(BIN)/python -m benchmarks.decode

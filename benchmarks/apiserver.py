@@ -189,8 +189,8 @@ async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
     await load.send("nodes created", (("/api/v1/nodes", node(number)) for number in range(nodes)))
     quiet = range(max(pods - 10_000, 0))
     if quiet:
-        await load.send("pods created, nobody watching,", creations(quiet))
-        await load.send("pods bound, nobody watching,", bindings(quiet))
+        await load.send("pods created, no watchers,", creations(quiet))
+        await load.send("pods bound, no watchers,", bindings(quiet))
     tasks = [asyncio.create_task(load.watch(number)) for number in range(watchers)]
     while len(load.seen) < watchers or min(load.seen, default=len(quiet)) < len(quiet):
         await asyncio.sleep(0.1)

@@ -13,13 +13,11 @@ import uvloop
 from benchmarks.engine_workloads import Workload
 from moorage.cluster import InstantApi, OfflineScheduler
 from moorage.common.clock import SystemClock
-from moorage.common.version import RELEASE
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
@@ -119,27 +117,29 @@ async def _measure(rig: "Rig", existing_pods: int, seconds: float) -> Measuremen
 class Rig:
     """The engine with a full cluster, ready to receive pods."""
 
-    def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None, release: str = RELEASE) -> None:
-        features = FeatureGates(release=release)
+    def __init__(
+        self, workload: Workload, nodes: int, policy: Policy | None = None, features: FeatureGates | None = None
+    ) -> None:
+        features = features or FeatureGates()
         self.workload = workload
         self.nodes = nodes
         self.added = 0
         self.cluster = InstantCluster(is_late=workload.is_late)
-        policy = Policy(
+        self._policy = Policy(
             policy.config if policy else default_config(gates=features),
             policy.registry if policy else Registry(IN_TREE),
             features,
         )
-        self.offline = OfflineScheduler(policy, self.cluster, SystemClock())
+        self.offline = OfflineScheduler(self._policy, self.cluster, SystemClock())
         self.scheduler = self.offline.scheduler
         for obj in workload.cluster(nodes):
-            _add(self.scheduler, obj)
+            self.put(obj)
 
     def add(self, pods: int) -> None:
         """Add the next pods to the queue."""
         for number in range(self.added, self.added + pods):
             for obj in self.workload.companions(number):
-                _add(self.scheduler, obj)
+                self.put(obj)
             self.scheduler.handlers.pod_added(self.workload.pods(number))
         self.added += pods
 
@@ -148,11 +148,10 @@ class Rig:
         while not await self.offline.settle() or self.cluster.finish_deletion():
             await asyncio.sleep(0)
 
+    def put(self, obj: KubeObject) -> None:
+        """Add an object to the cluster."""
+        self.scheduler.handlers.apply(None, obj)
 
-def _add(scheduler: Scheduler, obj: KubeObject) -> None:
-    if isinstance(obj, Node):
-        scheduler.handlers.apply(None, obj)
-    elif isinstance(obj, Pod):
-        scheduler.handlers.pod_added(obj)
-    else:
-        scheduler.handlers.apply(None, obj)
+    def build_profiles(self) -> Profiles:
+        """Build the profiles of the same configuration once more."""
+        return self.scheduler.build_profiles(self._policy.config, self._policy.registry)

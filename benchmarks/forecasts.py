@@ -1,16 +1,18 @@
 """Calibration of `moorage when`: forecasts at arrivals of replayed traces, compared with the starts that follow.
 
-    python -m benchmarks.forecasts [--data DIR] [--forecasts 60] [--draws 19] [--json FILE] [TRACE ...]
+    python -m benchmarks.forecasts [--data DIR] [--forecasts 60] [--draws 19] [--json FILE] [--pods 900] [TRACE ...]
 
-Generated traces need no files; the others are read from DIR, if they are there. The clusters are sized so that pods
-wait. A forecast sees only pods that had arrived, and durations of pods that had ended. It is corrected by the earlier
-forecasts of the same trace whose starts were known. Only pods whose first attempt failed are forecast: the start of
-the others is trivial.
+Generated traces need no files; the others are read from DIR, if they are there. GENERATOR-SEED@LOAD is a generated
+trace; philly-WEEK and philly-WEEK-VC are an ISO week of all or of one virtual cluster of the complete philly.csv. The
+clusters are sized so that pods wait. A forecast sees only pods that had arrived, and durations of pods that had ended.
+It is corrected by the earlier forecasts of the same trace whose starts were known. Only pods whose first attempt failed
+are forecast: the start of the others is trivial.
 """
 
 import argparse
 import csv
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -79,14 +81,35 @@ def read_philly(path: Path, select: Callable[[str], bool], name: str) -> Trace:
     return Trace(name, tuple(pods))
 
 
+def read_philly_week(path: Path, week: int, vc: str, name: str) -> Trace:
+    """Read the jobs of an ISO week; their class is the virtual cluster, or the number of GPUs if there is only one."""
+    pods = []
+    with path.open(encoding="utf-8") as file:
+        for number, row in enumerate(csv.DictReader(file)):
+            moment = datetime.fromisoformat(row["timestamp"])
+            if moment.isocalendar()[1] == week and vc in ("", row["cluster"]):
+                gpus = min(int(row["num_gpus"]), GPUS)
+                pods.append(
+                    TracePod(
+                        name=f"job-{number}",
+                        arrives=moment.timestamp(),
+                        runs=float(row["duration"]),
+                        gpus=gpus,
+                        gpu_milli=1000 if gpus else 0,
+                        kind=f"{gpus} GPUs" if vc else row["cluster"],
+                    )
+                )
+    return Trace(name, _rebase(pods))
+
+
 def _rebase(pods: Iterable[TracePod]) -> tuple[TracePod, ...]:
     ordered = sorted(pods, key=lambda pod: pod.arrives)
     return tuple(replace(pod, arrives=pod.arrives - ordered[0].arrives) for pod in ordered)
 
 
-def list_trials(data: Path | None, names: list[str]) -> Iterator[Trial]:
+def list_trials(data: Path | None, names: list[str], pods: int = 900) -> Iterator[Trial]:
     """Return the trials: trace, sized cluster, default profile."""
-    for name, load, seed, pods in (
+    for name, load, seed, count in (
         ("training", 0.9, 11, 600),
         ("training", 1.1, 12, 500),
         ("training", 1.0, 21, 1200),
@@ -96,9 +119,17 @@ def list_trials(data: Path | None, names: list[str]) -> Iterator[Trial]:
     ):
         title = f"{name}-{seed}"
         if not names or title in names:
-            trace = generate(name, seed, pods=pods)
+            trace = generate(name, seed, pods=count)
             trace = Trace(title, tuple(replace(pod, fails=0) for pod in trace.pods))
             yield Trial(trace, size_cluster(trace, load), PolicyText("default"), seed, Conditions())
+    for title in names:
+        if match := re.fullmatch(r"(training|batch|mixed)-(\d+)@([\d.]+)", title):
+            name, seed = match[1], int(match[2])
+            trace = Trace(title, tuple(replace(pod, fails=0) for pod in generate(name, seed, pods=pods).pods))
+            yield Trial(trace, size_cluster(trace, float(match[3])), PolicyText("default"), seed, Conditions())
+        elif data is not None and (match := re.fullmatch(r"philly-(\d+)(?:-(\w+))?(?:@([\d.]+))?", title)):
+            trace = read_philly_week(data / "philly.csv", int(match[1]), match[2] or "", title)
+            yield Trial(trace, size_cluster(trace, float(match[3] or 0.9)), PolicyText("default"), 1, Conditions())
     if data is None:
         return
     readers: dict[str, tuple[float, Callable[[], Trace]]] = {
@@ -134,21 +165,22 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--load", type=float, default=1.0, help="demand of a trace in a file, as a share of its cluster"
     )
+    parser.add_argument("--pods", type=int, default=900, help="number of pods of GENERATOR-SEED@LOAD")
     parser.add_argument("--forecasts", type=int, default=60)
     parser.add_argument("--draws", type=int, default=19)
     parser.add_argument("--json", type=Path, help="append each forecast to this file, one object per line")
     options = parser.parse_args(arguments)
-    files = [Path(name) for name in options.traces if Path(name).suffix]
-    names = [name for name in options.traces if not Path(name).suffix]
-    trials = list(list_trials(options.data, names)) if names or not files else []
+    files = [Path(name) for name in options.traces if "@" not in name and Path(name).suffix]
+    names = [name for name in options.traces if Path(name) not in files]
+    trials = list(list_trials(options.data, names, options.pods)) if names or not files else []
     for path in files:
         trace = read_trace(path)
         trials.append(Trial(trace, size_cluster(trace, options.load), PolicyText("default"), 1, Conditions()))
     sys.stdout.write(
-        "| trace | nodes | waiting pods | forecasts | inside 80% | uncorrected | before p10 | after p90 | error "
-        "| naive | gain |\n"
+        "| trace | nodes | waiting pods | forecasts | unknown | inside 80% | uncorrected | before p10 | after p90 "
+        "| error | naive | gain |\n"
     )
-    sys.stdout.write("|---|---|---|---|---|---|---|---|---|---|---|\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
     for trial in trials:
         began = time.monotonic()
         result = calibrate(
@@ -180,6 +212,7 @@ def _row(trial: Trial, result: Calibration) -> str:
     errors = f"{data['medianError']:.0f} s | {data['naiveError']:.0f} s | {data['gain'] or 0:.0%}"
     return (
         f"| {data['trace']} | {len(trial.cluster.nodes)} | {data['waited']} of {data['pods']} | {data['forecasts']} | "
+        f"{data['unknown']} | "
         f"{shares} | {errors} |"
     )
 

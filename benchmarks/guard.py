@@ -23,6 +23,7 @@ import uvloop
 from benchmarks.drain import Rig
 from benchmarks.engine_workloads import WORKLOADS
 from moorage.common.version import RELEASE, RELEASES
+from moorage.kube.features import FeatureGates
 
 CEILINGS: Final = Path(__file__).with_name("guard.json")
 GUARDED: Final = (
@@ -81,7 +82,7 @@ def judged(results: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int
 
 async def counted(name: str, release: str = RELEASE) -> Counts:
     """Count the calls and the memory of a placed pod after a warm-up."""
-    rig = Rig(WORKLOADS[name], NODES, release=release)
+    rig = Rig(WORKLOADS[name], NODES, features=FeatureGates(release=release))
     await _place(rig, WARM_UP)
     return {
         "calls": await _calls(rig),

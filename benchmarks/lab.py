@@ -59,7 +59,7 @@ def thousand_per_second(nodes: int, pods: int) -> Trial:
 
 
 def own_shapes(nodes: int, pods: int) -> Trial:
-    """Return the same with pods whose requests are almost all different."""
+    """Return the same with pods of almost entirely different requests."""
     trial = default_profile(nodes, pods)
     lines = tuple(
         replace(line, cpu_milli=line.cpu_milli + number % 997, memory_mib=line.memory_mib + number % 1009)

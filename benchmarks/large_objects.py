@@ -29,6 +29,7 @@ from rich.table import Table
 
 from benchmarks.drain import Rig
 from benchmarks.engine_workloads import SMALL, WORKLOADS
+from moorage.common.memory import freeze_gc
 from moorage.kube.api.codec import decode
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import KubeObject
@@ -1150,7 +1151,7 @@ def main() -> None:
         return
     rig = loop.run_until_complete(prepared(options.nodes))
     gc.collect()
-    gc.freeze()
+    freeze_gc()
     rows = []
     for case in cases():
         if not options.fields or any(text in f"{case.kind} {case.field}" for text in options.fields):

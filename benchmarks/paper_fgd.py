@@ -44,7 +44,7 @@ FRAGMENTED: Final = (
 """Fragmentation on the default list, in % of all GPUs."""
 ALLOCATED_AT: Final = (100, 130)
 FRAGMENTED_AT: Final = (40, 60, 80, 90, 100)
-TIES: Final = ("name", "upstream", "random")
+TIES: Final = ("shuffled", "name", "upstream", "random")
 
 
 def prepare(source: Path, target: Path) -> list[str]:
@@ -70,7 +70,7 @@ def write_experiment(target: Path, lists: Sequence[str], seeds: int, ties: str) 
             text = re.sub(rf"  - {{name: {name},.*\n", "", text)
     text = re.sub(r"seeds: .*", f"seeds: {list(range(42, 42 + seeds))}", text)
     path = target / f"ties-{ties}.yaml"
-    path.write_text(text.replace("ties: name", f"ties: {ties}"), encoding="utf-8")
+    path.write_text(text.replace("ties: shuffled", f"ties: {ties}"), encoding="utf-8")
     return path
 
 
@@ -165,14 +165,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         lists = prepare(options.openb, options.out)
-        results = run(write_experiment(options.out, lists, options.seeds, "name"), options.workers)
+        results = run(write_experiment(options.out, lists, options.seeds, TIES[0]), options.workers)
         lines = [f"# FGD, {options.seeds} seeds", *table(results, lists)]
         if options.ties and "default" in lists:
             others = {
                 rule: run(write_experiment(options.out, ["default"], options.seeds, rule), options.workers)
                 for rule in TIES[1:]
             }
-            lines += ties_table({"name": results, **others})
+            lines += ties_table({TIES[0]: results, **others})
     except InputError as error:
         typer.echo(f"error: {error}")
         return 2

@@ -4,7 +4,7 @@ go 1.26.0
 
 godebug default=go1.26
 
-// The programs `conformance/control-plane` builds, beside the oracle.
+// The programs `conformance/control-plane` builds in addition to the oracle.
 tool (
 	go.etcd.io/etcd/server/v3
 	k8s.io/kubernetes/cmd/kube-apiserver

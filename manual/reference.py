@@ -274,7 +274,8 @@ def commands_page() -> str:
     """Show the help of every command."""
     from moorage.cli.commands import make_app
 
-    parts = ["# Commands", "What `--help` says. The flags of the daemon are kube-scheduler's: [flags](flags.md)."]
+    introduction = "The output of `--help` for each command. `moorage scheduler` has its own page: [flags](flags.md)."
+    parts = ["# Commands", introduction]
     parts += _helps(get_command(make_app()), "moorage")
     return "\n\n".join(parts) + "\n"
 

@@ -88,6 +88,19 @@ _MARKERS: Final = {
     "former": r"\b(?:an?|the|its|their|of) (?:former|latter)\b(?! (?:and|or)\b)",
     "trailing too": r", too[.;:]",
     "each of them": r"\b(?:each|every one) of (?:them|these|those)\b",
+    "whose": r"\bwhose\b",
+    "formal adverb": r"\b(?:thus|hence|wherein|upon|whereby|whereupon|thereafter|moreover|furthermore"
+    r"|nonetheless|heretofore|notwithstanding|inasmuch)\b",
+    "none of": r"\b(?:none|neither) of\b",
+    "need not": r"\bneeds? not\b",
+    "may well": r"\b(?:may|might|can|could) well\b",
+    "as if": r"\bas (?:if|though)\b",
+    "until then": r"\b(?:until|since|by) then\b|\bfor good\b|\ba second time\b",
+    "is left": r"(?<!\bwhat )\b(?:is|are|was|were) left\b(?! (?:out|alone|behind|over|off)\b)",
+    "does so": r"\b(?:do|does|did|doing) so\b|\bis so\b",
+    "no matter": r"\bno matter\b|\bhowever (?:many|much|long|large|small|often)\b",
+    "two semicolons": r"[^.;|\n]+;[^.;|\n]+;(?![^\n]*\|)",
+    "predicate no": r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|such\b|other\b)[a-z]+\b",
     "judgment": r"\b(?:judg(?:es?|ed|ing)|believes?|believed|hopes?|hoped|fears?|feared)\b",
 }
 _SENTENCE: Final = {
@@ -105,8 +118,13 @@ found known given wanted said told made seen held kept taken asked shown written
 thing things others other those these them rest whole what who whom it one ones ours theirs mine both none some any all
 same such that this gone meant done begun ended used put got brought bought thought let lost lent tried tied born
 refused allowed answered spoken heard called looked listed judged
+where why here each every another everything nothing anything something former latter
 """
 VAGUE_NAMES: Final = frozenset(_VAGUE_NAMES.split())
+_PREPOSITION: Final = re.compile(
+    r"(?!_*(?:is|are|has|uses|add|move|wait|go)_).*[a-z]_(?:of|for|with|by|in|on|at|from|to|after|before"
+    r"|without|within|under|over|about|into|as)"
+)
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _NOT_PROSE: Final = re.compile(r"`[^`\n]*`|<!--.*?-->|\[[^\]]*\]\([^)]*\)|https?://\S+", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z'’-]*")
@@ -174,18 +192,18 @@ def find_markers(text: str) -> Iterator[Match]:
 
 
 def find_vague_names(source: str) -> Iterator[Match]:
-    """Yield pronouns and participles that are names of variables and parameters, and functions like `state_of`."""
+    """Yield pronouns and participles that are names of variables and parameters, and functions like `state_for`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.arg):
             name = node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.endswith("_of"):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _PREPOSITION.fullmatch(node.name):
             yield Match(node.lineno, "name", node.name)
             continue
         else:
             continue
-        if name.strip("_") in VAGUE_NAMES:
+        if name.strip("_") in VAGUE_NAMES and name != "__all__":
             yield Match(node.lineno, "name", name)
 
 

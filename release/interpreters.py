@@ -45,7 +45,7 @@ def candidates() -> list[Path]:
     directories = [Path(directory) for directory in os.environ.get("PATH", "").split(os.pathsep)]
     paths = [directory / f"python{version}" for directory in directories for version in VERSIONS]
     paths += [*pyenv.glob("*/bin/python3"), *(CACHE / "python").glob("*/usr/bin/python3.[0-9][0-9]")]
-    # Shims of pyenv only work for the versions that are active; a virtual environment is no clean start.
+    # Shims of pyenv only work for the versions that are active; a virtual environment is not a clean start.
     return [
         path
         for path in dict.fromkeys(paths)

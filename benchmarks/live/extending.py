@@ -37,12 +37,12 @@ def main() -> None:
 
 
 def _measure(plane: Plane, work: workload.Workload, result: Round, way: "Way") -> None:
-    beside: list[SessionProcess] = []
+    processes: list[SessionProcess] = []
     try:
-        uvloop.run(Drain(plane, work, lambda: way(plane, beside), print_transient).run(result, problems))
-        extender = f", extender {sum(each.cpu() for each in beside):.1f} s CPU" if beside else ""
+        uvloop.run(Drain(plane, work, lambda: way(plane, processes), print_transient).run(result, problems))
+        extender = f", extender {sum(each.cpu() for each in processes):.1f} s CPU" if processes else ""
     finally:
-        for each in beside:
+        for each in processes:
             each.stop()
     figures = result.figures()
     print_line(f"{result.title}: {figures['pods_per_second']} pods/s, {figures['cpu_ms_per_pod']} ms CPU/pod{extender}")
@@ -63,9 +63,9 @@ def _in_process(plane: Plane, _: list[SessionProcess]) -> SessionProcess:
     return schedulers.start(schedulers.OURS, plane, (f"--config={path}", f"--plugin={PLUGIN}"))
 
 
-def _as_extender(plane: Plane, beside: list[SessionProcess]) -> SessionProcess:
+def _as_extender(plane: Plane, processes: list[SessionProcess]) -> SessionProcess:
     process, url = schedulers.start_extender(plane, PLUGIN)
-    beside.append(process)
+    processes.append(process)
     deadline = time.monotonic() + READY_SECONDS
     while answered(f"{url}/readyz") != 200:
         if not process.is_running or time.monotonic() > deadline:

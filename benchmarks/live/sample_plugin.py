@@ -7,7 +7,7 @@ class Sample(FilterPlugin, ScorePlugin):
     """Reject a tenth of the nodes, and prefer some of the others."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject nodes whose names end in 7."""
+        """Reject nodes with names that end in 7."""
         return Status.unresolvable("node(s) ended in 7") if node.name.endswith("7") else None
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:

@@ -21,6 +21,7 @@ const usage = `usage: oracle [--config FILE] [--search all|config] [--feature-ga
        oracle --stream                             a cluster a line in, a line of decisions out
                                                    --emulated-version 1.36: with the feature gates of an older release
        oracle queue --stream                       a queue history a line in, a line of reports out
+       oracle config --stream                      a configuration a line in, the completed one out
 `
 
 func main() {
@@ -51,8 +52,10 @@ func (f *files) Set(value string) error { *f = append(*f, value); return nil }
 
 func run(args []string, in io.Reader, out io.Writer) error {
 	answer := answerCluster
-	if len(args) > 0 && args[0] == "queue" {
-		answer, args = answerQueue, args[1:]
+	if len(args) > 0 {
+		if other, ok := map[string]func([]byte) any{"queue": answerQueue, "config": answerConfig}[args[0]]; ok {
+			answer, args = other, args[1:]
+		}
 	}
 	var inputs files
 	flags := flag.NewFlagSet("oracle", flag.ContinueOnError)

@@ -137,20 +137,25 @@ var baseGates = map[string]bool{
 	string(features.OpportunisticBatching):    false,
 }
 
-func init() {
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(baseGates))
-}
-
-// emulate sets the release whose feature gates apply; an empty text means that of this program.
+// emulate sets the release whose feature gates apply, and the base gates that it has; an empty text means that of this program.
 func emulate(release string) error {
-	if release == "" {
-		return nil
+	mutable := utilfeature.DefaultMutableFeatureGate
+	if release != "" {
+		emulated, err := version.ParseMajorMinor(release)
+		if err != nil {
+			return fmt.Errorf("--emulated-version: %w", err)
+		}
+		if err := mutable.SetEmulationVersion(emulated); err != nil {
+			return err
+		}
 	}
-	emulated, err := version.ParseMajorMinor(release)
-	if err != nil {
-		return fmt.Errorf("--emulated-version: %w", err)
+	known := mutable.GetAll()
+	for name := range baseGates {
+		if _, ok := known[featuregate.Feature(name)]; !ok {
+			delete(baseGates, name)
+		}
 	}
-	return utilfeature.DefaultMutableFeatureGate.SetEmulationVersion(emulated)
+	return mutable.SetFromMap(baseGates)
 }
 
 // setFeatureGates sets gates for one request and returns a function that restores them.

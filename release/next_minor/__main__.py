@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from release.dist import ROOT
 from release.next_minor.modules import DownloadError, Release, Version, download, pinned_version
-from release.next_minor.oracles import build_oracle
+from release.next_minor.oracles import build_libraries, build_oracle
 from release.next_minor.surface import compare_files, compare_surfaces, compare_workloads, read_surface
 from release.next_minor.todo import combine, judge, write_list
 
@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument(
         "--old", default="", help="the release to compare with (default: the one of conformance/go.mod)"
     )
-    parser.add_argument("--n", type=int, default=300, help="clusters for both oracles; 0 builds none")
+    parser.add_argument("--n", type=int, default=300, help="clusters for both oracles; 0 builds no program")
     parser.add_argument("--seed", default="releases", help="seed of the clusters")
     parser.add_argument("--output", type=Path, help="also write the report to this file")
     given = parser.parse_args()
@@ -66,6 +66,7 @@ def main() -> int:
         old, new = report.step("download", lambda: (download(old_version, name="OLD"), download(new_version)))
         write_surface(report, old, new)
         if given.n:
+            write_libraries(report, old, new, given.seed)
             write_oracles(report, old, new, given.n, given.seed)
     except DownloadError as error:
         sys.stderr.write(f"make next-minor: {error}\n")
@@ -111,22 +112,44 @@ def _areas(modules: Any) -> dict[str, bool]:
     return {area: module in modules for area, module in needed.items()}
 
 
+def write_libraries(report: Report, old: Release, new: Release, seed: str) -> None:
+    """Evaluate quantities, expressions, selectors and names with the libraries of both releases, and with Moorage."""
+    report.lines += ["", "## Libraries", ""]
+    if (binaries := _built(report, "libraries", build_libraries, old, new)) is not None:
+        _compare(report, "libraries", old, new, binaries, ["--seed", seed])
+
+
 def write_oracles(report: Report, old: Release, new: Release, count: int, seed: str) -> None:
-    """Build both oracles, run the same clusters through them, and write the differences."""
+    """Build both oracles, run the same clusters and configurations through them, and write the differences."""
     report.lines += ["", "## Two oracles", ""]
+    if (binaries := _built(report, "oracle", build_oracle, old, new)) is not None:
+        _compare(report, "releases", old, new, binaries, ["--n", str(count), "--seed", seed, "--markdown"])
+        report.lines += ["", "## Configurations", ""]
+        _compare(report, "configurations", old, new, binaries, ["--n", str(count), "--seed", seed])
+
+
+def _built(
+    report: Report, name: str, build: Callable[[Release], Path], old: Release, new: Release
+) -> tuple[Path, Path] | None:
     try:
-        binaries = [
-            report.step(f"build the oracle of {release.version}", partial(build_oracle, release))
-            for release in (old, new)
-        ]
+        first, second = (
+            report.step(f"build {name} of {release.version}", partial(build, release)) for release in (old, new)
+        )
     except DownloadError as error:
         report.lines.append(f"Not run: {error}")
-        return
-    command = [sys.executable, "-m", "tests.conformance.releases", "--n", str(count), "--seed", seed, "--markdown"]
+        return None
+    return first, second
+
+
+def _compare(
+    report: Report, module: str, old: Release, new: Release, binaries: tuple[Path, Path], more: list[str]
+) -> None:
+    """Run a comparison of tests/conformance, and add its report."""
+    command = [sys.executable, "-m", f"tests.conformance.{module}", *more]
     for side, release, binary in (("old", old, binaries[0]), ("new", new, binaries[1])):
         command += [f"--{side}", str(binary), f"--{side}-release", release.version.release]
     ran = report.step(
-        f"compare {count} clusters",
+        f"compare {module}",
         lambda: subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, text=True, check=False),
     )
     report.lines.append(ran.stdout.rstrip() or f"The comparison failed with exit code {ran.returncode}.")

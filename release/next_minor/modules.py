@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import urllib.request
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Self
 
 from release.dist import ROOT
@@ -117,7 +117,11 @@ def download(version: Version, modules: tuple[str, ...] = MODULES, name: str = "
 
 def fetch(module: str, version: Version) -> Path | str:
     """Return the directory of a module's sources, or the error message of the proxy."""
-    name = f"k8s.io/{module}@{version.of(module)}"
+    return fetch_exact(f"k8s.io/{module}@{version.of(module)}")
+
+
+def fetch_exact(name: str) -> Path | str:
+    """Return the same for a module with its version, such as k8s.io/api@v0.38.0."""
     try:
         ran = subprocess.run(
             ["go", "mod", "download", "-json", name],
@@ -142,14 +146,12 @@ def _extract(archive: Path, name: str) -> Path:
     modules = cache_directory() / "modules"
     directory = modules / name
     if not directory.is_dir():
-        partial = modules / f".{os.getpid()}"
-        try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        # One directory for each archive: several modules are extracted at the same time.
+        with TemporaryDirectory(dir=modules) as partial:
             with zipfile.ZipFile(archive) as packed:
                 packed.extractall(partial)
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            (partial / name).rename(directory)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            (Path(partial) / name).rename(directory)
     return directory
 
 

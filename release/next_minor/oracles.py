@@ -1,4 +1,4 @@
-"""Build the oracle with the packages of any release, outside of the tree."""
+"""Build the oracle and the program of libraries with the packages of any release, outside of the tree."""
 
 import hashlib
 import os
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from release.dist import ROOT
-from release.next_minor.modules import DownloadError, Release, cache_directory, pinned_version
+from release.next_minor.modules import DownloadError, Release, cache_directory, fetch_exact, pinned_version
 
 CONFORMANCE: Final = ROOT / "conformance"
 _DIRECT: Final = ("api", "apimachinery", "apiserver", "client-go", "component-base", "kube-scheduler")
+_LIBRARIES: Final = ("apimachinery", "apiserver", "component-helpers")
+_OPENAPI: Final = re.compile(r"k8s\.io/kube-openapi (v\S+)")
 _STAGED: Final = re.compile(r"^\s*k8s\.io/(\S+) => \./staging/", re.M)
 _GO: Final = re.compile(r"^go (\S+)", re.M)
 
@@ -30,18 +32,32 @@ def build_oracle(release: Release) -> Path:
         if built.returncode != 0:
             raise DownloadError(f"conformance/control-plane failed with exit code {built.returncode}; see above")
         return Path(built.stdout.splitlines()[-1]) / "oracle"
-    sources = [*sorted((CONFORMANCE / "oracle").glob("*.go")), CONFORMANCE / "go.sum"]
+    tags = ["before1.37"] if release.version.minor < 37 else []
+    return _build("oracle", release, go_mod(release), tags, _version_flags(release))
+
+
+def build_libraries(release: Release) -> Path:
+    """Return the program that evaluates libraries, built with a release, which may have no scheduler yet."""
+    for name in _LIBRARIES:
+        if name not in release.directories:
+            raise DownloadError(f"k8s.io/{name} {release.version}: {release.refused.get(name, 'not downloaded')}")
+    names = release.directories["component-helpers"] / "scheduling/schedulingv1/workloadbuilder/names.go"
+    return _build("libraries", release, libraries_go_mod(release), ["names"] if names.exists() else [], "-s -w")
+
+
+def _build(name: str, release: Release, module: str, tags: list[str], flags: str) -> Path:
+    """Build a program of conformance/ outside of the tree, unless its sources are those of the last build."""
+    sources = [*sorted((CONFORMANCE / name).glob("*.go")), CONFORMANCE / "go.sum"]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    directory = cache_directory() / f"oracle-{release.version}-{digest}"
-    binary = directory / "oracle"
+    directory = cache_directory() / f"{name}-{release.version}-{digest}"
+    binary = directory / name
     if binary.exists():
         return binary
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(CONFORMANCE / "oracle", directory / "src")
+    shutil.copytree(CONFORMANCE / name, directory / "src")
     shutil.copy(CONFORMANCE / "go.sum", directory / "src")
-    (directory / "src" / "go.mod").write_text(go_mod(release), encoding="utf-8")
-    tags = ["-tags", "before1.37"] if release.version.minor < 37 else []
-    command = ["go", "build", "-trimpath", *tags, "-ldflags", _version_flags(release), "-o", str(directory / ".oracle")]
+    (directory / "src" / "go.mod").write_text(module, encoding="utf-8")
+    command = ["go", "build", "-trimpath", f"-tags={','.join(tags)}", "-ldflags", flags, "-o", f"{directory}/.{name}"]
     built = subprocess.run(
         command,
         cwd=directory / "src",
@@ -54,8 +70,8 @@ def build_oracle(release: Release) -> Path:
     )
     if built.returncode != 0:
         errors = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading")]
-        raise DownloadError("\n".join([f"the oracle does not build with {release.version}:", *errors[:20]]))
-    (directory / ".oracle").rename(binary)
+        raise DownloadError("\n".join([f"{name} cannot be built with {release.version}:", *errors[:20]]))
+    (directory / f".{name}").rename(binary)
     return binary
 
 
@@ -69,6 +85,18 @@ def go_mod(release: Release) -> str:
     return (
         f"module moorage.dev/oracle\n\ngo {go_version(release)}\n\nrequire (\n{requires})\n\nreplace (\n{replaced})\n"
     )
+
+
+def libraries_go_mod(release: Release) -> str:
+    """Return a go.mod for the libraries of a release; kube-openapi is that of conformance if it is not published."""
+    requires = "".join(f"\tk8s.io/{name} {release.version.of(name)}\n" for name in _LIBRARIES)
+    text = f"module moorage.dev/libraries\n\ngo {go_version(release)}\n\nrequire (\n{requires})\n"
+    needed = _OPENAPI.search((release.directories["apiserver"] / "go.mod").read_text(encoding="utf-8"))
+    if needed is None or isinstance(fetch_exact(f"k8s.io/kube-openapi@{needed[1]}"), Path):
+        return text
+    pinned = _OPENAPI.search((CONFORMANCE / "go.mod").read_text(encoding="utf-8"))
+    assert pinned is not None
+    return f"{text}\nreplace k8s.io/kube-openapi => k8s.io/kube-openapi {pinned[1]}\n"
 
 
 def go_version(release: Release) -> str:

@@ -29,6 +29,8 @@ def machine(number: int, digits: int = 3) -> Content:
         {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"},
         {"type": "Ready", "status": "True", "reason": "KubeletReady"},
     ]
+    for condition in machine_node["status"]["conditions"]:
+        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     return machine_node
 
 

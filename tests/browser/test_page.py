@@ -130,6 +130,17 @@ def test_namespace_applies_to_all_lists(look: Look) -> None:
         assert window.problems == []
 
 
+def test_tables_of_nodes_fit_on_a_phone(look: Look) -> None:
+    with ServedPage(lambda: still(fleet(12, 60, 2))) as served:
+        window = look(PHONE)
+        for view, text in (("nodes", "node-03"), ("node/node-03", "KubeletReady")):
+            window.open(served.url, view)
+            window.wait_for(text)
+            assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
+            scrolling = "[...document.querySelectorAll('.scroll')].filter(item => item.scrollWidth > item.clientWidth)"
+            assert window.page.evaluate(f"{scrolling}.length") == 0, view
+
+
 def test_navigation_remains_reachable_on_a_phone(look: Look) -> None:
     with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
         window = look(PHONE)
@@ -295,3 +306,16 @@ def test_large_cluster_is_drawn_completely(look: Look) -> None:
         }""")
         assert drawn > 5
         assert window.problems == []
+
+
+def test_timeline_of_the_queue_shows_expected_starts(look: Look) -> None:
+    with ServedPage(still) as served:
+        for size in (WIDE, PHONE):
+            window = look(size)
+            window.open(served.url, "queues")
+            window.page.wait_for_selector(".timeline tbody tr")
+            assert "possible futures of the queue were simulated" in window.text()
+            assert "does not start unless the cluster changes" in window.text()
+            assert window.page.locator(".timeline thead .span span").first.is_visible(), "the axis has labels"
+            assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert window.problems == []

@@ -82,7 +82,7 @@ class Prover:
             return  # a configuration that both sides reject
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
         documents = to_documents(case.objects, source="the case")
-        with Session(documents, policy, honours_nominations=False) as session:
+        with Session(documents, policy, honors_nominations=False) as session:
             self._prove_groups(case, session, policy)
             for pod in session.objects.given.pending:
                 if pod.scheduler_name in profiles and not is_scheduled_with_group(session, pod):
@@ -152,7 +152,7 @@ class Prover:
         if not self._is_placed(roomy, key) or self._is_placed(obstructed, key):
             return  # something else blocks the pod as well, or the profile lacks the rejecting plugin
         documents = to_documents(obstructed.objects, source="the case")
-        with Session(documents, policy, honours_nominations=False) as session:
+        with Session(documents, policy, honors_nominations=False) as session:
             explained = explain_pod(session, key, seconds=inf).as_data()
         self.tally.planted += 1
         offered = {change["kind"] for change in explained["changes"]}
@@ -203,7 +203,7 @@ class Prover:
             return
         for at, edit in enumerate(edits):
             fewer = [other for n, other in enumerate(edits) if n != at]
-            if self._helps(case, key, fewer, policy, expected[0]):
+            if not _is_for_controller(edit) and self._helps(case, key, fewer, policy, expected[0]):
                 yield f"edit {at} can be left out"
             for amount, nearer in one_unit_nearer(edit, _priority(case, key), change["text"]):
                 self.tally.amounts += 1
@@ -239,7 +239,7 @@ def prove_situations(oracle: Oracle, console: Console) -> Tally:
     for name, (objects, _, _) in {**test_first_suggestions.SITUATIONS, **test_pending_situations.SITUATIONS}.items():
         case = Case(name, objects)
         policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
-        with Session(to_documents(objects, source=name), policy, honours_nominations=False) as session:
+        with Session(to_documents(objects, source=name), policy, honors_nominations=False) as session:
             prover.judge(case, "default/p", explain_pod(session, "default/p", seconds=inf).as_data(), policy)
     return prover.tally
 
@@ -263,6 +263,14 @@ def _equals(decision: dict[str, Any], node: str) -> list[str]:
     nodes = decision.get("nodes", {})
     total = nodes.get(node, {}).get("total")
     return [name for name, entry in nodes.items() if "code" not in entry and entry.get("total") == total]
+
+
+def _is_for_controller(edit: Edit) -> bool:
+    """Return whether only the claim controller reads an edit: the change also contains the claim that it creates."""
+    target: Object = edit.get("object") or edit.get("create") or {}
+    is_template = target.get("kind") == "ResourceClaimTemplate"
+    paths = [operation["path"] for operation in edit.get("patch", ())]
+    return is_template or (bool(paths) and all(path.endswith("/resourceClaimTemplateName") for path in paths))
 
 
 def _alone(case: Case, key: str) -> Case:

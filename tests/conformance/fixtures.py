@@ -1,10 +1,11 @@
 """Read upstream's sample objects of every kind, and write them back: `python -m tests.conformance.fixtures`.
 
 The Go module of the API types contains an object of each kind with all fields set, as JSON, YAML and protobuf, for the
-current and some earlier releases. They are downloaded by exact version; nothing of them is stored here.
+current and some earlier releases. They are downloaded by exact version; none is stored here.
 
 - JSON, YAML and protobuf decode to the same data, and no field is unknown to the embedded API server
 - the embedded API server stores each object of a kind that it serves, and returns it unchanged
+- the second server-side apply of an object changes nothing, not even the time of the first one
 - structs decode each object of their kind without error, and every field that they have is encoded as it was
 - fields that structs drop are listed in dropped_fields.txt: the scheduler does not read them
 """
@@ -14,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +25,16 @@ from release.next_minor.modules import DownloadError, Version, fetch
 
 from moorage.cluster.apiserver.conversions import from_stored, to_stored
 from moorage.cluster.apiserver.requests.protobuf import decode_protobuf
+from moorage.cluster.apiserver.writing.apply import ApplyRequest
+from moorage.cluster.apiserver.writing.field_types import built_in_type
+from moorage.cluster.apiserver.writing.managed_fields import Writing
+from moorage.common.clock import VirtualClock
 from moorage.common.version import NEWEST
+from moorage.kube.api.codec import without_nulls
 from moorage.kube.api.kinds import KINDS
+from moorage.kube.api.struct import Data
 from moorage.kube.features import RELEASES, FeatureGates
-from moorage.kube.resources import Resources
+from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.schema import find_kind_schema, unknown_fields
 
 VERSIONS: Final = ("v0.37.1", "v0.38.0-alpha.2")
@@ -74,8 +82,8 @@ def check_directory(directory: Path, *, is_current: bool) -> tuple[list[str], se
             if not unknown and decode_protobuf(path.with_suffix(".pb").read_bytes()) != obj:
                 problems.append(f"{path.name}: protobuf differs from JSON")
         resource = _RESOURCES.find_kind(obj["apiVersion"], obj["kind"])
-        if resource is not None and is_current and from_stored(resource, to_stored(resource, obj)) != obj:
-            problems.append(f"{path.name}: changes when it is stored")
+        if resource is not None and is_current:
+            problems += [f"{path.name}: {problem}" for problem in stored_problems(resource, obj)]
         if (kind := STRUCTS.get(name)) is not None:
             try:
                 encoded = json.loads(msgspec.json.encode(msgspec.json.decode(path.read_bytes(), type=kind)))
@@ -88,6 +96,22 @@ def check_directory(directory: Path, *, is_current: bool) -> tuple[list[str], se
                 elif is_current and field.partition(".")[2] not in COMMON:
                     dropped.add(field)
     return problems, dropped
+
+
+def stored_problems(resource: ServedResource, obj: Data) -> Iterator[str]:
+    """Store an object, and apply it twice without admission."""
+    if from_stored(resource, to_stored(resource, obj)) != obj:
+        yield "changes when it is stored"
+    before, stored = Data(), Data()
+    for seconds in range(2):
+        # The API server drops nulls before it stores an object.
+        before, desired = deepcopy(stored), without_nulls(to_stored(resource, deepcopy(obj)))
+        kind = built_in_type(desired["apiVersion"], desired["kind"])
+        assert kind is not None
+        writing = Writing(resource, "fixtures", operation="Apply")
+        request = ApplyRequest(writing, desired, kind, force=False, clock=VirtualClock(start=seconds))
+        stored = request.change(stored) if stored else request.create()
+    yield from (f"the second apply changes {path}" for path, _ in differences(before, stored, obj["kind"]))
 
 
 def differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, str]]:

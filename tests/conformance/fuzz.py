@@ -3,11 +3,13 @@
 import argparse
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 import structlog
 from rich.console import Console
 
+from moorage.common.version import RELEASE
 from tests.conformance.fuzzer import Fuzzer, Options, Outcome
 from tests.conformance.generator.cluster import EXTRA_FEATURES, GATED_FEATURES
 from tests.conformance.oracle import Oracle
@@ -29,9 +31,10 @@ def main() -> int:
         show=arguments.show,
         shrinks=not arguments.no_shrink,
         save=arguments.save,
+        release=arguments.emulated_version,
     )
     console = Console(soft_wrap=True)
-    with Oracle() as oracle:
+    with Oracle(emulated=options.release) as oracle:
         outcome = compare(options, oracle, console)
     if arguments.stats:
         console.print(outcome.coverage.table())
@@ -42,7 +45,7 @@ def main() -> int:
 def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
     """Run the fuzzer with Moorage."""
     silence_logs()
-    return Fuzzer(options, oracle, decide, console).run()
+    return Fuzzer(options, oracle, partial(decide, release=options.release), console).run()
 
 
 def silence_logs() -> None:
@@ -84,6 +87,7 @@ def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.fuzz", description=__doc__)
     add_choice_of_clusters(parser)
+    parser.add_argument("--emulated-version", default=RELEASE, help="compare with the gates of an older release: 1.36")
     parser.add_argument("--without", default="", help="plugins that are switched off on both sides, comma-separated")
     parser.add_argument("--show", type=int, default=3, help="how many differing clusters to shrink and print")
     parser.add_argument("--no-shrink", action="store_true", help="print them as they are")

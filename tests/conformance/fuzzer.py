@@ -11,6 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import Progress
 
+from moorage.common.version import RELEASE
 from tests.conformance.compare import Difference, differences
 from tests.conformance.coverage import Coverage
 from tests.conformance.generator import Case, generate
@@ -34,6 +35,7 @@ class Options:
     show: int = 3
     shrinks: bool = True
     save: Path | None = None
+    release: str = RELEASE
 
 
 @dataclass

@@ -23,7 +23,8 @@ REGISTRY: Final = Registry(IN_TREE)
 
 def decide(case: Case, release: str = RELEASE) -> list[dict[str, Any]]:
     """Try each pending pod of a case once; return the decisions in the decisions format, those on groups last."""
-    base = {name: value for name, value in BASE_GATES.items() if not RELEASES[release][name].locked}
+    known = RELEASES[release]
+    base = {name: value for name, value in BASE_GATES.items() if name in known and not known[name].locked}
     gates = FeatureGates({**base, **case.feature_gates}, release=release)
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)

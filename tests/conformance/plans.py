@@ -188,8 +188,8 @@ class PlanProver:
 
 
 def make_plan(case: Case, policy: Policy, make: MakePlan) -> PlanData:
-    """Make a plan in a session of its own."""
-    with Session(to_documents(case.objects, source="the case"), policy, honours_nominations=False) as session:
+    """Make a plan in a separate session."""
+    with Session(to_documents(case.objects, source="the case"), policy, honors_nominations=False) as session:
         return make(session)
 
 
@@ -235,9 +235,9 @@ def with_budget(objects: list[Object], chance: random.Random) -> list[Object]:
         copy["metadata"].pop("uid", None)
         if not copy["spec"].get("volumes") and not copy["spec"].get("resourceClaims"):
             objects.append(copy)
-    labelled = [item for item in running if item["metadata"].get("labels")]
-    if labelled and chance.random() < 0.6:
-        chosen = chance.choice(labelled)["metadata"]
+    labeled = [item for item in running if item["metadata"].get("labels")]
+    if labeled and chance.random() < 0.6:
+        chosen = chance.choice(labeled)["metadata"]
         key = chance.choice(sorted(chosen["labels"]))
         objects.append(
             {
@@ -300,7 +300,7 @@ def is_active(item: Object) -> bool:
 
 
 def belongs_to_node(item: Object) -> bool:
-    """Return whether a pod stays with its node."""
+    """Return whether a pod keeps its node."""
     owners = item["metadata"].get("ownerReferences", ())
     annotations = item["metadata"].get("annotations") or {}
     return "kubernetes.io/config.mirror" in annotations or any(owner["kind"] == "DaemonSet" for owner in owners)

@@ -7,6 +7,9 @@ from typing import Final
 
 from rich.console import Console
 
+from moorage.common.version import RELEASE
+from tests.conformance import configurations
+from tests.conformance.answers import Comparison
 from tests.conformance.changes import prove, prove_situations
 from tests.conformance.fuzz import compare, find_features, report
 from tests.conformance.fuzzer import Options
@@ -16,8 +19,9 @@ from tests.parity.queue_histories import history
 from tests.parity.queue_oracle import ask, first_difference
 
 QUEUE_HISTORIES: Final = 60
+CONFIGURATIONS: Final = 400
 CHANGES: Final = 30
-"""Number of clusters of each kind whose pending pods are explained."""
+"""Number of clusters of each kind with pending pods to explain."""
 PLANS: Final = 20
 """Number of clusters of each kind for which plans are made."""
 HISTORY_STEPS: Final = 120
@@ -35,6 +39,7 @@ def main() -> int:
     seed = parser.parse_args().random_seed
     console = Console(soft_wrap=True)
     differing = _decisions(f"random-{seed}", console)
+    differing += _configurations("fixed", console) + _configurations(f"random-{seed}", console)
     differing += _changes(f"random-{seed}", console)
     differing += _plans(f"random-{seed}", console)
     differing += _queues(1, console) + _queues(seed, console)
@@ -63,6 +68,16 @@ def _decisions(random_seed: str, console: Console) -> int:
             report(outcome, options, console)
             differing += outcome.differing
     return differing
+
+
+def _configurations(seed: str, console: Console) -> int:
+    """Complete random configurations, some of them invalid."""
+    configs = [configurations.make(number, seed) for number in range(CONFIGURATIONS)]
+    result = Comparison([f"{seed}/{number}" for number in range(CONFIGURATIONS)])
+    ours = [configurations.complete(config, RELEASE) for config in configs]
+    result.ours(RELEASE, configurations.ask(find_binary(), configs), ours, [configurations.classify] * CONFIGURATIONS)
+    console.print("\n".join(result.as_markdown(f"configurations, seed {seed}")), highlight=False, markup=False)
+    return result.counts.total()
 
 
 def _changes(random_seed: str, console: Console) -> int:

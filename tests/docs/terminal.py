@@ -33,7 +33,7 @@ class CommandFailed(AssertionError):
 
 
 class Terminal:
-    """A shell whose directory and cluster persist between commands."""
+    """A shell with a directory and a cluster that persist between commands."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "moorage"

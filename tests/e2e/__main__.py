@@ -76,6 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--feature-gates", default="", metavar="A=true,...", help="of all programs")
+    parser.add_argument("--emulated-version", default="", help="release that Moorage emulates, such as 1.38")
     parser.add_argument(
         "--server", choices=("embedded", "real"), default="embedded", help="`moorage up`, or a real control plane"
     )
@@ -125,13 +126,14 @@ def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: a
 
 def cluster(directory: Path, options: argparse.Namespace) -> AbstractContextManager[Path]:
     """Run a cluster for the duration of the block."""
+    emulated = [f"--emulated-version={options.emulated_version}"] if options.emulated_version else []
     if options.server == "real":
-        return real_cluster(options.nodes, options.feature_gates, options.scheduler)
-    return embedded_cluster(directory, options.nodes, options.feature_gates)
+        return real_cluster(options.nodes, options.feature_gates, options.scheduler, emulated)
+    return embedded_cluster(directory, options.nodes, [*gate_flags(options.feature_gates), *emulated])
 
 
 @contextmanager
-def embedded_cluster(directory: Path, nodes: int, gates: str) -> Iterator[Path]:
+def embedded_cluster(directory: Path, nodes: int, flags: list[str]) -> Iterator[Path]:
     """Run `moorage up` for the duration of the block; fail if it exits early."""
     kubeconfig, log = directory / "kubeconfig", directory / "up.log"
     command = [
@@ -141,7 +143,7 @@ def embedded_cluster(directory: Path, nodes: int, gates: str) -> Iterator[Path]:
         str(nodes),
         "--kubeconfig",
         str(kubeconfig),
-        *gate_flags(gates),
+        *flags,
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
@@ -177,7 +179,9 @@ def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
             "-provider=skeleton",
             "-allowed-not-ready-nodes=-1",
         ]
-        process = subprocess.run(command, check=False, capture_output=True, text=True, cwd=kubeconfig.parent)
+        process = subprocess.run(
+            command, check=False, capture_output=True, text=True, errors="replace", cwd=kubeconfig.parent
+        )
         result = state_in(report) if report.exists() else "failed"
     return Outcome(name, result, time.monotonic() - started, process.stdout + process.stderr)
 

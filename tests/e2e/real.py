@@ -16,26 +16,25 @@ from moorage.cluster.controllers.manager import ControllerManager
 from moorage.common.clock import SystemClock
 from moorage.kube.client.rest import ApiClient
 from tests.live.controllers import CONTROLLERS, controller_manager
-from tests.live.scenarios.combinations import SERVED, WORKLOADS, gate_flags, scheduling
+from tests.live.scenarios.combinations import SERVED, gate_flags, scheduling
 from tests.support.control_plane import ControlPlane, control_plane
 
 #: All specs need a namespace with a service account and a certificate, and its deletion.
-NAMESPACES: Final = ("serviceaccount-controller", "root-ca-certificate-publisher-controller", "namespace-controller")
 GROUPS: Final = "podgroup-protection-controller"
 SHAPE: Final = NodeShape({"cpu": "4", "memory": "8Gi", "pods": "110"}, zones=0)
 
 
 @contextmanager
-def real_cluster(nodes: int, gates: str, program: str) -> Iterator[Path]:
+def real_cluster(nodes: int, gates: str, program: str, flags_of_scheduler: list[str]) -> Iterator[Path]:
     """Run kube-apiserver, its controllers, fake kubelets and a scheduler for the duration of the block."""
     served = [SERVED] if gates else []
     with control_plane(*gate_flags(gates), *served, "--allow-privileged=true") as plane:
         flags = [*gate_flags(gates), f"--root-ca-file={plane.directory / 'certs' / 'apiserver.crt'}"]
-        controllers = [*CONTROLLERS, *WORKLOADS, *NAMESPACES, *([GROUPS] if gates else [])]
+        controllers = ["*", *CONTROLLERS, *([GROUPS] if gates else [])]
         with (
             controller_manager(plane, *controllers, flags=flags),
             _kubelets(plane, nodes),
-            scheduling(plane.kubeconfig(), program, gates=gates),
+            scheduling(plane.kubeconfig(), program, gates=gates, flags=flags_of_scheduler),
         ):
             yield plane.kubeconfig()
 

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile.against PYTHON`: run the same checks on another checkout, whose packages PYTHON has.
+"""`python -m tests.hostile.against PYTHON`: run the same checks on another checkout; its packages PYTHON has.
 
 Each class of requests gets a separate cluster (`moorage up`), and each class of files a process: a server stopped by
 one class must not affect the next. Prints a line for each, and the number of passed checks.

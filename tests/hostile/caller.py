@@ -58,7 +58,7 @@ class Caller:
         way = self.way = self._chance.choices(WAYS, WEIGHTS)[0]
         batch = list(requests) if way == "pipelined" else list(requests[:1])
         try:
-            self._connect(anew=way in ("cut", "rubbish"))
+            self._connect(reconnects=way in ("cut", "rubbish"))
             self._send(way, batch)
             if way == "hang up":
                 self.close()
@@ -80,8 +80,8 @@ class Caller:
                 break
         return recorded
 
-    def _connect(self, *, anew: bool) -> None:
-        if anew or self._socket is None:
+    def _connect(self, *, reconnects: bool) -> None:
+        if reconnects or self._socket is None:
             self.close()
             self._socket = socket.create_connection(("127.0.0.1", self._port), DEADLINE)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -20,7 +20,7 @@ BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 DIGITS: Final = "9" * 5000
 MAX_SECONDS: Final = 5.0
-"""Far longer than a rejection takes, and far shorter than each of these once took."""
+"""Far longer than a rejection takes, and far shorter than each request once took."""
 
 
 class Hostile(NamedTuple):

@@ -1,6 +1,6 @@
 """`python -m tests.hostile.parsers [--seconds 16] [--seed SEED] [--only NAME]`: mutated input for each parser.
 
-Every parser returns a value or raises one of its own errors, in bounded time and memory. A problem is printed with its
+Every parser returns a value or raises a documented error, in bounded time and memory. A problem is printed with its
 input; the seed repeats the same inputs.
 """
 

@@ -203,7 +203,7 @@ def _unread(process: SchedulerProcess, port: int) -> Iterator[str]:
 
 
 def _silent(port: int) -> Iterator[str]:
-    """Connect again and again without a handshake, and probe as a kubelet does."""
+    """Connect repeatedly without a handshake, and probe as a kubelet does."""
     silent: deque[socket.socket] = deque()
     try:
         for number in range(SILENT):

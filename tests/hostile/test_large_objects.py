@@ -6,7 +6,6 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -33,12 +32,10 @@ CASES = {f"{case.kind} {case.field}": case for case in cases() if case.field in 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _exclude_other_tests_from_collections() -> Iterator[None]:
+def _exclude_other_tests_from_collections() -> None:
     """Freeze the objects of earlier tests: each count starts with a collection, which would traverse all of them."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def count_calls(case: Case, elements: int, nodes: int) -> int:
@@ -69,7 +66,7 @@ def test_the_work_for_a_large_object_is_linear(case: Case, monkeypatch: pytest.M
     count_calls(case, MANY, 25)  # fills caches of parsed texts
     few, many = count_calls(case, FEW, 25), count_calls(case, MANY, 25)
     assert many <= few * MANY / FEW * 1.2, f"{FEW} elements: {few} calls, {MANY} elements: {many}"
-    # Each node costs some calls of its own, but not one for each element.
+    # Each node costs some calls, but not one for each element.
     for_nodes, for_nodes_and_elements = count_calls(case, FEW, 45) - few, count_calls(case, MANY, 45) - many
     most = 20 * (MANY - FEW) / 2
     assert for_nodes_and_elements - for_nodes < most, f"20 nodes: {for_nodes} or {for_nodes_and_elements} calls"

@@ -43,7 +43,7 @@ class Eats(FilterPlugin):
 
 
 class Refuses(FilterPlugin):
-    """Rejects nodes whose name ends in 1."""
+    """Rejects nodes with names that end in 1."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return Status.unschedulable("one is not enough") if node.name.endswith("1") else None

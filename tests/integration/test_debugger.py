@@ -24,7 +24,7 @@ async def until(is_so: Callable[[], bool], description: str) -> None:
 
 
 async def dumped(process: SchedulerProcess) -> str:
-    """Request a dump and return the log lines since then."""
+    """Request a dump and return the later log lines."""
     before = len(process.log)
     process.send(signal.SIGUSR2)
     await until(

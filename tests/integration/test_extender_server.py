@@ -228,7 +228,7 @@ def test_requests_without_a_client_certificate_are_rejected(tmp_path: Path, caps
 
 UNSAFE = {
     "a public address": ({"address": "0.0.0.0"}, "--address: 0.0.0.0 is reachable from other machines"),
-    "a certificate without a key": ({"cert_file": "a"}, "--tls-cert-file: a certificate and its key belong together"),
+    "a certificate without a key": ({"cert_file": "a"}, "--tls-cert-file: the certificate or its key is missing"),
     "a client CA without TLS": ({"client_ca_file": "a"}, "--client-ca-file: clients without TLS have no"),
 }
 

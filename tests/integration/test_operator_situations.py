@@ -8,7 +8,9 @@ from moorage.insight.explain.pods import explain_pod
 from tests.integration.test_pending_situations import CONTROL_PLANE, CORDON, WEB, exclusive
 from tests.unit.insight.explain.clusters import HOSTNAME, ZONE, Object, node, outcome, pod, session
 from tests.unit.insight.explain.parts import (
+    GPU,
     REQUIRED,
+    affinity,
     claim,
     controlled,
     mounting,
@@ -48,6 +50,33 @@ METRICS: Final[Any] = {
 FULL: Final = controlled(pod("a", on="n1", requests={"cpu": "4"}))
 STATIC: Final = {**storage_class("local"), "provisioner": "kubernetes.io/no-provisioner"}
 LABELED_VOLUME: Final[Object] = {**volume("pv", claimed_by="data"), "metadata": {"name": "pv", "labels": {ZONE: "z2"}}}
+ARCH: Final = "kubernetes.io/arch"
+ARM_IN_ZONE: Final = affinity(ARCH, "arm64")
+ARM_IN_ZONE["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][0]["matchExpressions"].append(
+    {"key": ZONE, "operator": "In", "values": ["z1"]}
+)
+CACHE: Final = pod("cache", on="n1", labels={"app": "cache"})
+NAMESPACE: Final[Object] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "caches", "labels": {"team": "data"}},
+}
+TO_CACHE: Final[Object] = {
+    "topologyKey": HOSTNAME,
+    "labelSelector": {"matchLabels": {"app": "cache"}},
+    "namespaceSelector": {"matchLabels": {"team": "dta"}},
+}
+CLAIM_BY_NAME: Final = claim("data", storage_class="local")
+CLAIM_BY_NAME["spec"]["volumeName"] = "taken"
+ONE_PER_ZONE: Final[Object] = {
+    "podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}}]}
+}
+OF_TEAM: Final = {"key": "team", "value": "x", "effect": "NoSchedule"}
+IN_POOL: Final[Any] = {"nodeSelector": {"pool": "b"}}
+CLAIM_BY_LABEL: Final = claim("data", storage_class="local")
+CLAIM_BY_LABEL["spec"]["selector"] = {"matchLabels": {"tier": "god"}}
+BLOCK_CLAIM: Final = claim("data", storage_class="local")
+BLOCK_CLAIM["spec"]["volumeMode"] = "Block"
 UNCLASSIFIED: Final = claim("data")
 del UNCLASSIFIED["spec"]["storageClassName"]
 
@@ -67,6 +96,8 @@ def shared_claim() -> Object:
     return {**made, "spec": {**made["spec"], "accessModes": ["ReadWriteMany"]}}
 
 
+TAKEN: Final[Object] = {**static_volume("Available", claimed_by="other"), "metadata": {"name": "taken"}}
+LABELED: Final[Object] = {**static_volume("Available"), "metadata": {"name": "pv", "labels": {"tier": "gold"}}}
 SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
     "a cordoned node has another taint": (
         [node("n1", unschedulable=True, taints=[*CORDON["taints"], taint("gpu", value="yes")]), pod("p")],
@@ -195,6 +226,138 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         [node("n1", zone="z1"), LABELED_VOLUME, claim("data", volume="pv"), mounting("data")],
         "add-node",
         f"Add a node like n1 with {ZONE}=z2, for the volume pv",
+    ),
+    "the nodes of the selected pool are tainted and nearly full": (
+        [
+            *(node("n1"), node("n2", labels={"pool": "b"}, taints=[taint("pool", value="b")])),
+            *(controlled(pod("a", on="n2", requests={"cpu": "2"})), pod("p", requests={"cpu": "3"}, **IN_POOL)),
+        ],
+        "pair",
+        "Tolerate pool=b:NoSchedule. Lower the cpu request of container main from 3 to 2",
+    ),
+    "the nodes of the selected pool are full": (
+        [
+            *(node("n1"), node("n2", labels={"pool": "b"})),
+            *(controlled(pod("a", on="n2", requests={"cpu": "4"})), pod("p", **IN_POOL)),
+        ],
+        "add-node",
+        "Add a node like n2",
+    ),
+    "the zone of the pods of the affinity is full": (
+        [
+            *(node("n1"), node("n2", zone="z2"), pod("a", on="n1", labels=WEB, requests={"cpu": "4"})),
+            pod(
+                "p",
+                affinity={"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}}]}},
+            ),
+        ],
+        "add-node",
+        "Add a node like n1",
+    ),
+    "the label has the prefix of the cloud provider": (
+        [node("n1", labels={"cloud.google.com/gke-nodepool": "b"}), pod("p", nodeSelector={"nodepool": "b"})],
+        "selector",
+        "Change the label nodepool in its node selector to cloud.google.com/gke-nodepool",
+    ),
+    "no node has the zone and the architecture": (
+        [
+            *(node("n1", zone="z1"), node("n2", zone="z2", labels={ARCH: "arm64"})),
+            pod("p", affinity=ARM_IN_ZONE),
+        ],
+        "affinity",
+        f"Remove '{ZONE} In z1' from its required node affinity",
+    ),
+    "the labels of the namespaces in the affinity are misspelt": (
+        [
+            *(node("n1"), NAMESPACE, {**CACHE, "metadata": {**CACHE["metadata"], "namespace": "caches"}}),
+            pod("p", affinity={"podAffinity": {REQUIRED: [TO_CACHE]}}),
+        ],
+        "affinity",
+        "Change team of the namespaces of its required pod affinity from dta to data",
+    ),
+    "the claim names a volume of another claim": (
+        [*(node("n1"), STATIC, TAKEN, static_volume("Available"), CLAIM_BY_NAME), mounting("data")],
+        "claim",
+        "Recreate the claim data, without the volume taken, which belongs to the claim default/other",
+    ),
+    "volumes of the pod are in two zones": (
+        [
+            *(node("n1", zone="z1"), node("n2", zone="z2"), volume("pv", "z1", claimed_by="data")),
+            *({**volume("pv2", "z2", claimed_by="logs")}, claim("data", volume="pv"), claim("logs", volume="pv2")),
+            pod(
+                "p", volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "logs")]
+            ),
+        ],
+        "volume",
+        "Remove the volume data",
+    ),
+    "each zone has a replica": (
+        [
+            *(node("n1", zone="z1"), pod("a", on="n1", labels=WEB, affinity=ONE_PER_ZONE)),
+            pod("p", labels=WEB, affinity=ONE_PER_ZONE),
+        ],
+        "add-node",
+        f"Add a node like n1 with another value of {ZONE}",
+    ),
+    "the class of the free volume is misspelt": (
+        [*(node("n1"), static_volume("Available"), claim("data", storage_class="loacl")), mounting("data")],
+        "claim",
+        "Change the storage class of the claim data from loacl to local, and use the volume pv",
+    ),
+    "two containers need a GPU each": (
+        [
+            sized_node("n1", {GPU: "1"}),
+            pod(
+                "p",
+                containers=[
+                    {"name": name, "image": "a", "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}}}
+                    for name in ("a", "b")
+                ],
+            ),
+        ],
+        "node-capacity",
+        f"Add 1 {GPU} to node n1",
+    ),
+    "nodes have GPUs of another vendor": (
+        [sized_node("n1", {GPU: "1"}), pod("p", requests={"amd.com/gpu": "1"})],
+        "request",
+        f"Change amd.com/gpu to {GPU} in the requests of container main",
+    ),
+    "the GPU pool is tainted and its nodes have fewer GPUs": (
+        [node("n1"), sized_node("n2", {GPU: "2"}, taints=[taint("pool", value="gpu")]), pod("p", requests={GPU: "4"})],
+        "pair",
+        f"Tolerate pool=gpu:NoSchedule. Lower the {GPU} request of container main from 4 to 2",
+    ),
+    "the label of a tainted pool is misspelt": (
+        [
+            *(node("n1"), node("n2", labels={"node-pool": "ml"}, taints=[taint("dedicated", value="ml")])),
+            pod("p", nodeSelector={"nodepool": "ml"}),
+        ],
+        "pair",
+        "Tolerate dedicated=ml:NoSchedule. Change the label nodepool in its node selector to node-pool",
+    ),
+    "the tolerated node is full, and another one is for others": (
+        [
+            *(node("n1", taints=[taint("team", value="x")]), node("n2", taints=[taint("team", value="y")])),
+            *(pod("a", on="n1", requests={"cpu": "4"}), pod("p", tolerations=[OF_TEAM])),
+        ],
+        "add-node",
+        "Add a node like n1",
+    ),
+    "the scheduler is not installed": (
+        [node("n1"), pod("p", schedulerName="volcano")],
+        "scheduler",
+        "Change schedulerName from volcano to default-scheduler, if no scheduler volcano runs",
+    ),
+    "the claim selects other labels than the free volume has": (
+        [*(node("n1"), STATIC, LABELED, CLAIM_BY_LABEL, storage_class("standard")), mounting("data")],
+        "claim",
+        "Change tier from god to gold in the selector of the claim data, as the volume pv has",
+    ),
+    "the claim requests another mode than the free volume has": (
+        [*(node("n1"), STATIC, static_volume("Available"), BLOCK_CLAIM, storage_class("standard")), mounting("data")],
+        "claim",
+        "Request the volume mode Filesystem instead of Block in the claim data, as the volume pv offers",
     ),
     "a replica uses the claim exclusively": (
         [

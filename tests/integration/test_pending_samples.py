@@ -1,4 +1,4 @@
-"""The sample pending pods: the first fix of `moorage explain`, applied with kubectl, lets each of them run."""
+"""The sample pending pods: the first fix of `moorage explain`, applied with kubectl, lets all of them run."""
 
 import json
 import os

@@ -26,6 +26,7 @@ from tests.unit.insight.explain.parts import (
 )
 
 ARCH: Final = "kubernetes.io/arch"
+OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 OS: Final = "kubernetes.io/os"
 WEB: Final = {"app": "web"}
 CORDON: Final[Any] = {"unschedulable": True, "taints": [taint("node.kubernetes.io/unschedulable")]}
@@ -36,8 +37,8 @@ HUGE: Final = {"hugepages-2Mi": "1Gi", "memory": "1Gi", "cpu": "1"}
 SPREAD: Final[Object] = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
 
 
-def near(**labels: str) -> Object:
-    return {"podAffinity": {REQUIRED: [{"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}]}}
+def near(key: str = HOSTNAME, **labels: str) -> Object:
+    return {"podAffinity": {REQUIRED: [{"topologyKey": key, "labelSelector": {"matchLabels": labels}}]}}
 
 
 def apart(**labels: str) -> Object:
@@ -70,7 +71,23 @@ def terminating(made: Object) -> Object:
     return {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def unlabelled(made: Object) -> Object:
+def claim_template(*, of: str = "gpu", count: int = 1) -> Object:
+    made = device_claim(of=of, count=count, name="t")
+    return {**made, "kind": "ResourceClaimTemplate", "spec": {"spec": made["spec"]}}
+
+
+def templated(name: str = "t") -> Object:
+    made = computing()
+    made["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": name}]
+    return made
+
+
+def tainted(made: Object) -> Object:
+    made["spec"]["devices"][0]["taints"] = [{"key": "example.org/broken", "effect": "NoSchedule"}]
+    return made
+
+
+def unlabeled(made: Object) -> Object:
     del made["metadata"]["labels"][ZONE]
     return made
 
@@ -153,7 +170,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         "add-node",
         f"Add a node like n2 with {ZONE}=z1, for the volume pv",
     ),
-    "the node of a local volume is gone": (
+    "the node of a local volume was deleted": (
         [node("n2"), local_volume("pv", "data", "n1"), claim("data", volume="pv"), mounting("data")],
         "add-node",
         "Add node n1, for the volume pv",
@@ -270,8 +287,103 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
                 ],
             ),
         ],
-        "toleration",
-        "Tolerate team=ml:NoSchedule",
+        "spread",
+        "Set nodeTaintsPolicy: Honor in the topology spread over topology.kubernetes.io/zone",
+    ),
+    "a cordoned node is free, and the other one is nearly full": (
+        [node("n1", **CORDON), node("n2"), pod("a", on="n2", requests={"cpu": "3900m"}), pod("p")],
+        "cordon",
+        "Uncordon node n1",
+    ),
+    "nodes of another team are free, and the others are full": (
+        [
+            node("n1"),
+            pod("a", on="n1", requests={"cpu": "3900m"}),
+            node("n2", taints=[taint("team", value="ml")]),
+            pod("p"),
+        ],
+        "add-node",
+        "Add a node like n1",
+    ),
+    "memory in the unit of a unit": (
+        [node("n1"), pod("p", requests={"memory": "512000Gi"})],
+        "request",
+        "Change the memory request of container main from 512000Gi to 512000Ki",
+    ),
+    "an affinity over a zone label of old releases": (
+        [
+            node("n1"),
+            pod("a", on="n1", labels=WEB),
+            pod(
+                "p",
+                affinity={
+                    "podAffinity": {REQUIRED: [{"topologyKey": OLD_ZONE, "labelSelector": {"matchLabels": WEB}}]}
+                },
+            ),
+        ],
+        "affinity",
+        f"Change the topology key {OLD_ZONE} of its required pod affinity to {ZONE}",
+    ),
+    "a spread over a misspelt label": (
+        [
+            node("n1"),
+            pod("p", labels=WEB, topologySpreadConstraints=[{**SPREAD, "topologyKey": "topology.kubernetes.io/zoen"}]),
+        ],
+        "affinity",
+        f"Change the topology key topology.kubernetes.io/zoen of its topology spread to {ZONE}",
+    ),
+    "an affinity to a pod with a longer name": (
+        [node("n1"), pod("a", on="n1", labels={"app": "redis-master"}), pod("p", affinity=near(app="redis"))],
+        "affinity",
+        "Change app in its required pod affinity from redis, which no pod has, to redis-master",
+    ),
+    "a host name without its domain": (
+        [node("node-a17", labels={HOSTNAME: "node-a17.example.org"}), pod("p", nodeSelector={HOSTNAME: "node-a17"})],
+        "selector",
+        f"Change {HOSTNAME} in its node selector from node-a17 to node-a17.example.org",
+    ),
+    "a claim template with an unknown class": (
+        [node("n1"), device_class(), device_slice("n1"), claim_template(of="gpus"), templated()],
+        "claim",
+        "Change the device class of request r of the claim template t from gpus to gpu",
+    ),
+    "a claim template with too many devices": (
+        [node("n1"), device_class(), device_slice("n1", 2), claim_template(count=3), templated()],
+        "claim",
+        "Request 2 instead of 3 devices in the request r of the claim template t",
+    ),
+    "an unknown claim template": (
+        [node("n1"), device_class(), device_slice("n1"), claim_template(), templated("template")],
+        "claim",
+        "Change the claim template of its claim c from template, which does not exist, to t",
+    ),
+    "the claim controller does not run": (
+        [node("n1"), device_class(), device_slice("n1"), claim_template(), templated()],
+        "claim",
+        "Start the claim controller of kube-controller-manager",
+    ),
+    "an unhealthy device": (
+        [node("n1"), device_class(), tainted(device_slice("n1")), device_claim(), computing()],
+        "claim",
+        "Repair the device d0 of node n1: its driver then removes the taint example.org/broken:NoSchedule",
+    ),
+    "a misspelt pool whose nodes are starting": (
+        [
+            node("n1", labels={"pool": "default"}, taints=[taint("karpenter.sh/unregistered", "NoExecute")]),
+            node("n2", labels={"pool": "system"}),
+            pod("p", nodeSelector={"pool": "defualt"}),
+        ],
+        "pair",
+        "Repair node n1: the agent of karpenter.sh then removes the taint karpenter.sh/unregistered:NoExecute. Change",
+    ),
+    "a label that no node with devices has, and a taint": (
+        [
+            sized_node("g1", {"cpu": "4", GPU: "4"}, taints=[taint(GPU)], labels={"pool": "gpu"}),
+            node("n1"),
+            pod("p", requests={"cpu": "6", GPU: "1"}, nodeSelector={"pool": "gpus"}),
+        ],
+        "several",
+        f"Tolerate {GPU}:NoSchedule. Change pool in its node selector from gpus to gpu. Lower the cpu request",
     ),
     "all nodes are unreachable": (
         [node("n1", taints=UNREACHABLE), node("n2", taints=UNREACHABLE), pod("p")],
@@ -316,7 +428,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         "add-node",
         "Add a node like n1",
     ),
-    "another pod tolerates no neighbour": (
+    "another pod tolerates no neighbor": (
         [node("n1"), pod("db", on="n1", affinity=apart(**WEB)), pod("p", labels=WEB)],
         "add-node",
         "Add a node like n1",
@@ -344,7 +456,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         "Remove gpu=yes from its node selector (nodes have yes)",
     ),
     "nodes have no zone": (
-        [unlabelled(node("n1")), pod("p", labels=WEB, topologySpreadConstraints=[SPREAD])],
+        [unlabeled(node("n1")), pod("p", labels=WEB, topologySpreadConstraints=[SPREAD])],
         "spread",
         f"Relax the topology spread over {ZONE} to whenUnsatisfiable: ScheduleAnyway",
     ),
@@ -528,4 +640,4 @@ def test_another_value_is_not_a_misspelling(labels: Object, selector: Object) ->
 def test_request_with_a_wrong_unit_is_pointed_out() -> None:
     with session(node("n1"), pod("p", requests={"cpu": "500"})) as opened:
         (note,) = explain_pod(opened, "default/p").notes
-    assert note == "the cpu request of container main is 500, and the largest node has 4: is 500m meant?"
+    assert note == "the cpu request of container main is 500, and the largest node has 4: did you mean 500m?"

@@ -1,26 +1,41 @@
 """Plans of the sample clusters, carried out on the embedded cluster, end as predicted."""
 
 import asyncio
+import json
+import stat
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from moorage.cluster.absent_objects import create_absent
 from moorage.cluster.apiserver.requests.request import ApiRequest
+from moorage.cluster.applying import read_manifests
 from moorage.cluster.controllers.kubelet import FAKE_LABEL
 from moorage.cluster.in_process import InProcessClient
 from moorage.common.errors import Forbidden, InputError
 from moorage.common.virtual_time import VirtualLoop
-from moorage.insight.plan.applying import PlanApplier
+from moorage.insight.plan.applying import PlanApplier, apply_plan_step
 from moorage.insight.plan.draining import plan_drain
+from moorage.insight.plan.mobility import Constraints
 from moorage.insight.plan.plan_model import Plan, PlannedCluster, PlanProgress
+from moorage.insight.whatif.sources import ClusterSource, load_cluster
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.cluster import Cluster, in_virtual_time
+from tests.hostile.campaign import serving
+from tests.hostile.classes import Hostile, problem_of
+from tests.support.api import NODES, PODS, node, pod
 from tests.support.plan_samples import (
     GOALS,
     SAMPLES,
     SampleGoal,
+    carry_out,
     check_goal,
     create,
     create_sample,
@@ -43,6 +58,47 @@ def applier(cluster: Cluster, saved: list[Plan], **more: Any) -> PlanApplier:
 async def test_samples_end_as_predicted(goal: SampleGoal) -> None:
     async with Cluster(nodes=0) as cluster:
         await check_goal(cluster.client, goal, asyncio.get_running_loop().time, cluster.sleep)
+
+
+@pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.yaml")))
+@in_virtual_time
+async def test_samples_keep_their_pods_on_the_embedded_cluster(sample: str) -> None:
+    # Pending pods would preempt others.
+    manifests = [
+        item
+        for item in read_manifests(SAMPLES / f"{sample}.yaml")
+        if item.kind != "Pod" or item.content["spec"].get("nodeName")
+    ]
+    manifests += create_absent(manifests)
+    contents = [item.content for item in manifests if item.kind == "Pod"]
+    async with Cluster(nodes=0) as cluster:
+        cluster.embedded.keep_dependents(manifests)
+        await cluster.embedded.apply(manifests)
+        await cluster.sleep(30)
+        nodes = {pod.key: pod.node_name for pod in await cluster.client.list(Pod)}
+    for content in contents:
+        key = f"{content['metadata'].get('namespace', 'default')}/{content['metadata']['name']}"
+        assert nodes.get(key) == content["spec"]["nodeName"], key
+
+
+@in_virtual_time
+async def test_a_drain_of_a_sample_file_ends_as_predicted_on_the_embedded_cluster() -> None:
+    manifests = read_manifests(SAMPLES / "pool.yaml")
+    manifests += create_absent(manifests)
+    async with Cluster(nodes=0) as cluster:
+        cluster.embedded.keep_dependents(manifests)
+        await cluster.embedded.apply(manifests)
+        await cluster.sleep(10)
+        with await read_session(cluster.client) as session:
+            plan = plan_drain(session, ["old-1", "old-2"], constraints=Constraints(force=True))
+        assert plan.feasible
+        expected = Counter(pod.node_name for pod in await cluster.client.list(Pod))
+        for item in (item for step in plan.steps for item in step.evict):
+            expected[item.source] -= 1
+            expected[item.node or ""] += item.recreated
+        assert await carry_out(cluster.client, plan, asyncio.get_running_loop().time)
+        await cluster.sleep(10)
+        assert Counter(pod.node_name for pod in await cluster.client.list(Pod)) == +expected
 
 
 def test_each_sample_has_a_plan() -> None:
@@ -71,24 +127,44 @@ async def test_nothing_is_written_without_a_step() -> None:
         before = await placements(cluster.client)
         result = await applier(cluster, []).describe(plan)
         assert result.is_done
-        assert "next: step 1 of 3" in result.lines[0]
+        assert f"next: step 1 of {len(plan.steps)}" in result.lines[0]
         assert await placements(cluster.client) == before
         assert not any(node.spec.unschedulable for node in await cluster.client.list(Node))
 
 
 @in_virtual_time
-async def test_a_changed_cluster_is_planned_again() -> None:
+async def test_a_changed_cluster_gets_a_new_plan() -> None:
     async with Cluster(nodes=0) as cluster:
         plan = await drain_plan(cluster)
-        await cluster.client.request("DELETE", "/api/v1/namespaces/default/pods/web-1")
+        first = plan.steps[0].evict[0].pod
+        namespace, _, name = first.partition("/")
+        await cluster.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
         await cluster.sleep(5)
         saved: list[Plan] = []
         result = await applier(cluster, saved).run_step(plan)
         assert result.is_replanned
-        assert result.lines[1] == "default/web-1 is gone"
+        assert result.lines[1] == f"{first} no longer exists"
         assert saved == [result.plan]
         result = await applier(cluster, saved).run_step(result.plan)
         assert result.is_done, result.lines
+
+
+def test_saved_plans_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    file, kubeconfig, policy = tmp_path / "plan.json", tmp_path / "kubeconfig", load_policy(collect_plugins())
+    with serving([]) as server:
+        send = partial(problem_of, server.plain_url, server.token)
+        for path, obj in ((NODES, node("n2")), *((PODS, pod(name, nodeName="n1")) for name in ("a", "b"))):
+            assert not send(Hostile("POST", path, json.dumps(obj).encode(), statuses=(201,)))
+        kubeconfig.write_text(json.dumps(server.kubeconfig()))
+        source = ClusterSource(kubeconfig=str(kubeconfig))
+        with closing(load_cluster(source).session(policy)) as session:
+            plan = plan_drain(session, ["n1"], constraints=Constraints(force=True))
+        file.write_bytes(msgspec.json.encode(plan.as_data()))
+        file.chmod(0o644)
+        assert not send(Hostile("DELETE", f"{PODS}/a", b"", statuses=(200,)))
+        assert apply_plan_step(str(file), plan, source, policy, is_dry_run=False).is_replanned
+    for saved in (file, tmp_path / "plan.json.previous"):
+        assert stat.S_IMODE(saved.stat().st_mode) == 0o600
 
 
 @in_virtual_time
@@ -117,7 +193,7 @@ async def test_an_interrupted_step_is_completed() -> None:
 
 
 @in_virtual_time
-async def test_plans_of_other_clusters_are_refused() -> None:
+async def test_plans_of_other_clusters_are_rejected() -> None:
     async with Cluster(nodes=0) as cluster:
         plan = await drain_plan(cluster)
         other = msgspec.structs.replace(plan, cluster=PlannedCluster("0" * 16, plan.cluster.taken_at))
@@ -178,8 +254,8 @@ async def plan_with_equal_nodes(cluster: Cluster, *names: str) -> Plan:
 
 
 def with_nodes(plan: Plan, *nodes: str) -> Plan:
-    """Change the predicted nodes of the only step."""
-    (step,) = plan.steps
+    """Return a plan with all evictions in one step, to other nodes."""
+    step = msgspec.structs.replace(plan.steps[0], evict=tuple(item for step in plan.steps for item in step.evict))
     evict = tuple(msgspec.structs.replace(item, to=node) for item, node in zip(step.evict, nodes, strict=True))
     return msgspec.structs.replace(plan, steps=(msgspec.structs.replace(step, evict=evict),))
 
@@ -204,7 +280,8 @@ async def test_nodes_with_equal_scores_are_accepted() -> None:
 async def test_choice_between_equal_nodes_affects_other_pods_of_the_step(are_equal: bool) -> None:
     async with Cluster(nodes=0) as cluster:
         plan = await plan_with_equal_nodes(cluster, "web", "api")
-        first, second = plan.steps[0].evict
+        assert [len(step.evict) for step in plan.steps] == [1, 1], "the first replacement changes the second"
+        first, second = (item for step in plan.steps for item in step.evict)
         rest = next(name for name in ("a", "b", "c") if name not in (first.node, second.node))
         existing = tuple(pod.uid for pod in await cluster.client.list(Pod))
         tied = {first.pod: ("a", "b", "c")} if are_equal else {}

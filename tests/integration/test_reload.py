@@ -1,4 +1,4 @@
-"""A scheduler whose plugins and configuration change at runtime: no pending pod and no binding is lost."""
+"""A scheduler with plugins and a configuration that change at runtime: no pending pod and no binding is lost."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -325,7 +325,7 @@ REFUSED = {
         [],
         TWO_PROFILES + 'extenders: [{urlPrefix: "http://127.0.0.1:9", filterVerb: filter}]',
         ConfigError,
-        "whole nodes and pods",
+        "complete nodes and pods",
     ),
 }
 

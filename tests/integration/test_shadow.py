@@ -78,7 +78,7 @@ class Seen(ShadowEvents):
         return bool(self.ups) and self.ups[-1]
 
 
-class Beside:
+class ShadowedScheduler:
     """A scheduler with a shadow, and pods to try."""
 
     def __init__(self, scheduler: Scheduler, apply: Any, shadow: Shadow, feed: ShadowFeed, seen: Seen) -> None:
@@ -105,9 +105,9 @@ class Beside:
 
 
 @asynccontextmanager
-async def beside(
+async def run_shadow(
     directory: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
-) -> AsyncIterator[Beside]:
+) -> AsyncIterator[ShadowedScheduler]:
     """Run a scheduler without writes, with a shadow in a separate process."""
     file = directory / "shadow.yaml"
     file.write_text(config)
@@ -122,7 +122,7 @@ async def beside(
     shadow = Shadow(plan_, feed, parts.scheduler, lambda: request_for(policy, "", ()), seen)
     task = asyncio.create_task(shadow.run())
     try:
-        yield Beside(parts.scheduler, apply, shadow, feed, seen)
+        yield ShadowedScheduler(parts.scheduler, apply, shadow, feed, seen)
         if task.done():
             task.result()
     finally:
@@ -150,7 +150,7 @@ def test_weight_changes_decisions_and_the_plugin_is_named(tmp_path: Path) -> Non
     """Half of n2 is used, so the scheduler prefers n1; the shadow prefers the image on n2."""
 
     async def story() -> None:
-        async with beside(tmp_path, IMAGES, *NODES) as both:
+        async with run_shadow(tmp_path, IMAGES, *NODES) as both:
             both.apply(None, make_pod("old", uid="old", node="n2", requests={"cpu": "2", "memory": "16Gi"}))
             await both.until(lambda: both.seen.is_shadowing)
             outcomes = await both.place(pod("web-1"), pod("other", image="other:1"), pod("big", cpu="9"))
@@ -180,7 +180,7 @@ def test_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Pa
 
     async def story() -> None:
         nodes = [make_node(f"n{number}", images=IMAGE if number % 3 else {}) for number in range(12)]
-        async with beside(tmp_path, SAME, *nodes) as both:
+        async with run_shadow(tmp_path, SAME, *nodes) as both:
             for number in range(20):
                 both.apply(
                     None,
@@ -222,7 +222,7 @@ def test_shadow_receives_objects_of_every_watched_kind(tmp_path: Path) -> None:
     """Objects that exist at its start, and objects that are created later."""
 
     async def story() -> None:
-        async with beside(tmp_path, SAME, *NODES) as both:
+        async with run_shadow(tmp_path, SAME, *NODES) as both:
             kinds = {*find_watched_kinds(both.scheduler.objects)} - {Node, Pod}
             samples = [next(objects(find_kind(kind)))[1] for kind in kinds]
             assert {"ReplicaSet", "StatefulSet", "ReplicationController"} <= {sample["kind"] for sample in samples}
@@ -247,7 +247,7 @@ def test_shadow_receives_objects_of_every_watched_kind(tmp_path: Path) -> None:
 def test_additional_filter_of_the_shadow_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         config = filtering("Refuses")
-        async with beside(tmp_path, config, make_node("n1"), plugins=("Refuses",)) as both:
+        async with run_shadow(tmp_path, config, make_node("n1"), plugins=("Refuses",)) as both:
             await both.until(lambda: both.seen.is_shadowing)
             await both.place(pod("web"))
             await both.until(lambda: bool(both.seen.comparisons))
@@ -260,7 +260,7 @@ def test_additional_filter_of_the_shadow_is_named(tmp_path: Path) -> None:
 
 def test_equal_nodes_are_not_a_difference(tmp_path: Path) -> None:
     async def story() -> None:
-        async with beside(tmp_path, IMAGES, *(make_node(f"n{number}") for number in range(9))) as both:
+        async with run_shadow(tmp_path, IMAGES, *(make_node(f"n{number}") for number in range(9))) as both:
             await both.until(lambda: both.seen.is_shadowing)
             for number in range(9):
                 await both.place(pod(f"p{number}"))
@@ -272,7 +272,7 @@ def test_equal_nodes_are_not_a_difference(tmp_path: Path) -> None:
 
 def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
     async def story() -> None:
-        async with beside(tmp_path, SAME, make_node("n1"), percent=30.0) as both:
+        async with run_shadow(tmp_path, SAME, make_node("n1"), percent=30.0) as both:
             await both.until(lambda: both.seen.is_shadowing)
             for number in range(100):
                 await both.place(make_pod(f"p{number}", uid=f"p{number}"))
@@ -289,7 +289,7 @@ def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeyp
     monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
 
     async def story() -> None:
-        async with beside(tmp_path, filtering("Sleeps"), *NODES, plugins=("Sleeps",)) as both:
+        async with run_shadow(tmp_path, filtering("Sleeps"), *NODES, plugins=("Sleeps",)) as both:
             await both.until(lambda: both.seen.is_shadowing)
             for number in range(60):
                 (outcome,) = await both.place(make_pod(f"p{number}", uid=f"p{number}"))
@@ -307,7 +307,7 @@ def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shadow_process, "MAX_ERRORS", 5)
 
     async def story() -> None:
-        async with beside(tmp_path, filtering("Raises"), *NODES, plugins=("Raises",)) as both:
+        async with run_shadow(tmp_path, filtering("Raises"), *NODES, plugins=("Raises",)) as both:
             await both.until(lambda: both.seen.is_shadowing)
             for number in range(5):
                 assert isinstance((await both.place(pod(f"p{number}")))[0], Placed)
@@ -332,7 +332,7 @@ def test_crashing_shadow_is_restarted_and_then_disabled(
 
     async def story() -> None:
         config = filtering("Exits") if how == "exits" else SAME
-        async with beside(tmp_path, config, *NODES, plugins=("Exits",) if how == "exits" else ()) as both:
+        async with run_shadow(tmp_path, config, *NODES, plugins=("Exits",) if how == "exits" else ()) as both:
             for number in range(2):
                 await both.until(lambda: both.seen.is_shadowing)
                 if how == "is killed":
@@ -353,7 +353,7 @@ def test_shadow_with_too_much_memory_is_disabled(tmp_path: Path, monkeypatch: py
 
     async def story() -> None:
         eats = filtering("Eats")
-        async with beside(tmp_path, eats, *NODES, plugins=("Eats",), max_memory=400 << 20) as both:
+        async with run_shadow(tmp_path, eats, *NODES, plugins=("Eats",), max_memory=400 << 20) as both:
             await both.until(lambda: both.seen.is_shadowing)
             for number in range(4):
                 await both.place(pod(f"p{number}"))
@@ -368,7 +368,7 @@ def test_shadow_with_too_much_memory_is_disabled(tmp_path: Path, monkeypatch: py
 )
 def test_invalid_configuration_disables_only_the_shadow(tmp_path: Path, config: str) -> None:
     async def story() -> None:
-        async with beside(tmp_path, config, *NODES, plugins=("Broken",)) as both:
+        async with run_shadow(tmp_path, config, *NODES, plugins=("Broken",)) as both:
             await both.until(lambda: bool(both.seen.ups))
             assert both.seen.ups[-1] is False
             assert isinstance((await both.place(pod("web")))[0], Placed)
@@ -377,12 +377,12 @@ def test_invalid_configuration_disables_only_the_shadow(tmp_path: Path, config: 
 
 
 def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is stopped, as if a plugin did not return: the buffer fills, and its content is discarded."""
+    """The stopped process is like a blocked one: the buffer fills, and its content is discarded."""
     monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
     monkeypatch.setattr(shadow_process, "MAX_BUFFER", 1 << 20)
 
     async def story() -> None:
-        async with beside(tmp_path, SAME, *NODES) as both:
+        async with run_shadow(tmp_path, SAME, *NODES) as both:
             await both.until(lambda: both.seen.is_shadowing)
             os.kill(both.pid, signal.SIGSTOP)
             number = 0

@@ -116,7 +116,7 @@ def test_shadow_compares_with_the_reloaded_configuration(tmp_path: Path) -> None
             assert (before.node, before.shadow_node, before.because) == ("n1", "n2", "NodeResourcesFit")
             config.write_text(ONLY_N3 + access)
             await until(is_reloaded)
-            # The former shadow may still report a few pods, without NodeAffinity.
+            # The previous shadow may still report a few pods, without NodeAffinity.
             after = await watched.pods_until(lambda item: item.because == "NodeAffinity")
             assert (after.result, after.node, after.shadow_node) == (DIFFERS, "n3", "n2")
             assert after.in_charge["n2"].plugin == "NodeAffinity"

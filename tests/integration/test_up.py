@@ -1,10 +1,12 @@
 """`moorage up` as users run it: in a separate process."""
 
+import json
 import os
 import signal
 import stat
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from moorage.cli import main
 from moorage.cli.up.running import KubeconfigFile, check_overwritable
 from moorage.common.errors import InputError
 
+POOL = Path(__file__).parents[2] / "examples" / "clusters" / "pool.yaml"
+NODES = ("old-1", "old-2", "new-1", "new-2")
 SHOP = Path(__file__).parents[2] / "examples" / "workloads" / "shop.yaml"
 COMMAND = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")
 ENOUGH = 90.0
@@ -45,6 +49,49 @@ def test_interrupt_stops_the_cluster(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=ENOUGH)
         assert (running.returncode, errors) == (0, "")
+
+
+def test_an_interrupted_plan_is_continued_and_ends_as_predicted(tmp_path: Path) -> None:
+    kubeconfig, plan_file = str(tmp_path / "kubeconfig"), tmp_path / "plan.json"
+    moorage, common = COMMAND[:-1], ("--kubeconfig", kubeconfig, "-q")
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run((*moorage, *arguments), capture_output=True, text=True, timeout=ENOUGH, check=False)
+
+    up = (*COMMAND, "--nodes", "0", "-f", str(POOL), "--kubeconfig", kubeconfig, "--no-ui")
+    with subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as cluster:
+        assert cluster.stdout is not None
+        while "pods: 7 running" not in cluster.stdout.readline():
+            assert cluster.poll() is None
+        plan_file.write_text(call("plan", "drain", "-l", "pool=old", "--force", "-o", "json", *common).stdout)
+        evictions = [item for step in json.loads(plan_file.read_text())["steps"] for item in step["evict"]]
+        apply = ("plan", "apply", str(plan_file), "--all", *common)
+        # Background jobs of a shell, and their child processes, ignore Ctrl-C by default.
+        handling = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {moorage[-1]}"
+        with subprocess.Popen(
+            (*moorage[:-1], handling, *apply), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as interrupted:
+            assert interrupted.stdout is not None
+            assert interrupted.stdout.readline() == "step 1 of 5: done\n"
+            os.kill(interrupted.pid, signal.SIGINT)
+            _, errors = interrupted.communicate(timeout=ENOUGH)
+        assert interrupted.returncode == 130
+        assert "interrupted" in errors
+        assert "repeat the command to continue" in errors
+        again = call(*apply)
+        assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "step 5 of 5: done"), again
+        assert call(*apply).stdout == "all steps of the plan are done\n"
+        nodes = json.loads(call("plan", "rebalance", "-o", "json", *common).stdout)["nodes"]
+        plan_file.write_text(call("plan", "drain", *NODES, "-o", "json", *common).stdout)
+        incomplete = call(*apply)
+        assert incomplete.returncode == 1
+        assert "the plan does not reach its goal" in incomplete.stdout
+        os.kill(cluster.pid, signal.SIGINT)
+        cluster.communicate(timeout=ENOUGH)
+    pods = Counter({"old-1": 3, "old-2": 3, "new-1": 1})
+    pods.subtract(item["from"] for item in evictions)
+    pods.update(item["to"] for item in evictions if "to" in item)
+    assert {item["name"]: item["podsBefore"] for item in nodes} == {name: pods[name] for name in NODES}
 
 
 BAD = {

@@ -1,5 +1,6 @@
 """Complete clusters in virtual time: manifests, and the results of controllers, kubelets and the scheduler."""
 
+import json
 from typing import Any
 
 from moorage.kube.api.cluster import Namespace, PodDisruptionBudget
@@ -105,6 +106,30 @@ async def test_stateful_set_starts_in_order_and_keeps_its_volumes() -> None:
         await cluster.apply({**manifest, "spec": {**manifest["spec"], "replicas": 1}})
         await cluster.wait_for(lambda: [pod.name for pod in cluster.pods("app=db")] == ["db-0"])
         assert len(cluster.objects(PersistentVolumeClaim)) == 3, "volumes outlive the pods"
+
+
+@in_virtual_time
+async def test_claims_are_provisioned_for_every_kind_of_provisioner() -> None:
+    """Names of CSI drivers have no slash, but names of other provisioners have one."""
+    sources = {"ebs.csi.aws.com": "csi", "rancher.io/local-path": "hostPath", "kubernetes.io/gce-pd": "hostPath"}
+    async with Cluster(nodes=1) as cluster:
+        for number, provisioner in enumerate(sources):
+            storage = {**STORAGE, "metadata": {"name": f"s{number}"}, "provisioner": provisioner}
+            spec = {"storageClassName": f"s{number}", "accessModes": ["ReadWriteOnce"]}
+            claim = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": f"c{number}"},
+                "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
+            }
+            await cluster.apply({**storage, "volumeBindingMode": "Immediate"}, claim)
+        await cluster.sleep(5)
+        claims = await cluster.client.list(PersistentVolumeClaim)
+        assert {claim.name: claim.status.phase for claim in claims} == dict.fromkeys(("c0", "c1", "c2"), "Bound")
+        response = await cluster.client.request("GET", "/api/v1/persistentvolumes")
+        volumes = {item["spec"]["storageClassName"]: item["spec"] for item in json.loads(response)["items"]}
+        for number, source in enumerate(sources.values()):
+            assert source in volumes[f"s{number}"]
 
 
 @in_virtual_time

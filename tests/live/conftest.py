@@ -46,20 +46,20 @@ def controllers(plane: ControlPlane, manager: None) -> Iterator[None]:
 
 @pytest.fixture
 def live(plane: ControlPlane) -> Iterator[Callable[[Story], None]]:
-    """Run a scenario on an empty cluster whose pods run once they are bound, then check the invariants."""
+    """Run a scenario on an empty cluster where pods run after their binding, then check the invariants."""
 
     def run(story: Story) -> None:
         async def main() -> None:
             async with ApiClient(plane.connection()) as client:
                 cluster = LiveCluster(client)
-                beside = [asyncio.create_task(each.run()) for each in (Kubelets(client), cluster.witness)]
+                background_tasks = [asyncio.create_task(each.run()) for each in (Kubelets(client), cluster.witness)]
                 try:
                     await story(cluster)
                     await check(cluster)
                 finally:
-                    for task in beside:
+                    for task in background_tasks:
                         task.cancel()
-                    await asyncio.gather(*beside, return_exceptions=True)
+                    await asyncio.gather(*background_tasks, return_exceptions=True)
 
         asyncio.run(main())
 

@@ -88,7 +88,7 @@ def _spawned(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[st
         "--secure-port=0",
         "--leader-elect=false",
         "--use-service-account-credentials=false",
-        # Retry bindings whose event the PV controller missed soon.
+        # Retry bindings soon if the PV controller missed their event.
         "--pvclaimbinder-sync-period=3s",
         "--kube-api-qps=200",
         "--kube-api-burst=400",

@@ -1,6 +1,6 @@
 """Kill -9 the scheduler repeatedly under load, also while it binds volumes and devices.
 
-``python -m tests.live.kills --kills 1000`` does so in rounds, each on an empty cluster, and prints a table.
+``python -m tests.live.kills --kills 1000`` runs it in rounds, each on an empty cluster, and prints a table.
 Every kill hits one of the two processes of the leader: the supervisor or the scheduler.
 """
 
@@ -47,7 +47,7 @@ MADE: Final = "volume to be made"
 THERE: Final = "volume that is there"
 RICH_NODES: Final = ("rich-0", "rich-1", "rich-2")
 RICH: Final = {"key": "rich", "effect": "NoSchedule"}
-NOBODY: Final = "nobody led"
+NO_LEADER: Final = "no leader"
 PROCESSES: Final = ("supervisor", "scheduler")
 REFUSALS: Final = 4
 SLOWEST: Final = 1.5
@@ -107,7 +107,7 @@ class Tally:
     @property
     def leaderless(self) -> int:
         """The number of kills without a leader, which prove less."""
-        return sum(count for (moment, _), count in self.killed.items() if moment == NOBODY)
+        return sum(count for (moment, _), count in self.killed.items() if moment == NO_LEADER)
 
     def __iadd__(self, more: "Tally") -> "Tally":
         self.killed += more.killed
@@ -188,7 +188,7 @@ class Killer:
             await moment()
             process = self._chance.choice(PROCESSES)
             one_led = self._replicas.kill_leader(only_child=process == "scheduler")
-            self._tally.killed[name if one_led else NOBODY, process] += 1
+            self._tally.killed[name if one_led else NO_LEADER, process] += 1
             self._tally.half_done.update(half_done(self._cluster))
             await self._delete_one()
             if number % 10 == 9:
@@ -231,12 +231,12 @@ class Killer:
 async def drivers(cluster: LiveCluster, seed: int) -> AsyncIterator[None]:
     """Provision volumes and attach cards for the duration of the block."""
     provisioner = Provisioner(cluster.client, refusals=REFUSALS, slowest=SLOWEST, chance=Random(seed))
-    async with beside(provisioner.run(), Attacher(cluster.client, SLOWEST).run()):
+    async with run_in_background(provisioner.run(), Attacher(cluster.client, SLOWEST).run()):
         yield
 
 
 @asynccontextmanager
-async def beside(*work: Any) -> AsyncIterator[None]:
+async def run_in_background(*work: Any) -> AsyncIterator[None]:
     """Run work in parallel to the block."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -252,7 +252,7 @@ async def one_round(plane: ControlPlane, plan: Round, deadline: float) -> Tally:
     tally = Tally()
     async with ApiClient(plane.connection()) as client:
         cluster = LiveCluster(client)
-        async with beside(Kubelets(client).run(), cluster.witness.run()):
+        async with run_in_background(Kubelets(client).run(), cluster.witness.run()):
             await plan.run(cluster, plane, tally, deadline)
         await clear_storage(cluster)
         await clear_devices(cluster)

@@ -1,4 +1,4 @@
-"""A proxy between the scheduler and the API server whose connections a test can cut or delay."""
+"""A proxy between the scheduler and the API server; tests can cut or delay its connections."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -63,7 +63,7 @@ def test_certificate_of_another_ca_is_rejected(plane: ControlPlane, tmp_path: Pa
 def test_expired_token_is_reported(plane: ControlPlane) -> None:
     plane.tokens["expired"] = signed_token(plane, expired_for=timedelta(minutes=1))
     with scheduler(plane.kubeconfig("expired")) as process:
-        assert wait_for_exit_with(process, "the server does not accept our credentials") == 1
+        assert wait_for_exit_with(process, "the server rejected the credentials") == 1
 
 
 def signed_token(plane: ControlPlane, *, expired_for: timedelta) -> str:

@@ -7,6 +7,8 @@ from typing import Final
 import pytest
 
 from moorage.cli.main import run
+from moorage.common.version import RELEASE
+from moorage.kube.features import RELEASES
 from tests.support.control_plane import binaries
 
 HEADER: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -122,3 +124,20 @@ def test_files_are_completed_equally(text: str, tmp_path: Path, capsys: pytest.C
 def test_flags_are_completed_equally(flags: tuple[str, ...], tmp_path: Path) -> None:
     actual, upstream = written_by_both(tmp_path, *flags)
     assert actual == upstream
+
+
+@pytest.mark.parametrize("release", [release for release in RELEASES if release <= RELEASE])
+def test_needs_of_gates_are_those_of_the_emulated_release(release: str, tmp_path: Path) -> None:
+    gates = RELEASES[release]
+    pairs = [(gate.name, need) for gate in gates.values() if not gate.locked for need in gate.needs]
+    compared = 0
+    for name, need in pairs:
+        if gates[need].locked:
+            continue
+        flags = (f"--emulated-version={release}", f"--feature-gates={name}=true,{need}=false")
+        command = [str(binaries() / "kube-scheduler"), f"--write-config-to={tmp_path / 'theirs.yaml'}", SERVER, *flags]
+        theirs = subprocess.run(command, check=False, capture_output=True, timeout=120)
+        ours = run(["scheduler", f"--write-config-to={tmp_path / 'ours.yaml'}", SERVER, *flags])
+        assert (ours == 0) is (theirs.returncode == 0), (name, need)
+        compared += 1
+    assert compared > 3

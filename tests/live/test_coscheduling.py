@@ -45,7 +45,7 @@ def test_gangs_need_no_feature_gate(plane: ControlPlane, live: Callable[[Story],
             await add_pod(cluster, "ring-0", **GANG)
             await add_pod(cluster, "ring-1", **GANG)
             message = await cluster.event("FailedScheduling", "ring-0")
-            assert message.note == 'the group "ring" starts with 3 pods and 2 of them are there'
+            assert message.note == 'the group "ring" requires 3 pods, but only 2 exist'
             await add_pod(cluster, "ring-2", **GANG)
             await cluster.wait_for("the gang runs", lambda pods: bound(pods, ["ring-0", "ring-1", "ring-2"]))
 

@@ -94,5 +94,5 @@ def test_rejected_credentials_are_reported(plane: ControlPlane) -> None:
     plane.tokens["nobody"] = "false"
     with scheduler(plane.kubeconfig("nobody")) as process:
         assert process.wait() == 1
-        assert "the server does not accept our credentials" in process.log
+        assert "the server rejected the credentials" in process.log
         assert "Traceback" not in process.log

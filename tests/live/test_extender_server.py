@@ -29,7 +29,7 @@ PLUGIN = """
 from moorage import FilterPlugin, ScorePlugin, Status
 
 class Thrifty(FilterPlugin, ScorePlugin):
-    '''Pods of a team stay together with nobody else's, where it is cheap.'''
+    '''Place pods of a team on nodes without pods of other teams, and prefer cheap nodes.'''
 
     def filter(self, cycle, pod, node):
         team = pod.labels.get("team")
@@ -132,7 +132,7 @@ async def placed_one_by_one(
 ) -> dict[str, str]:
     """Create pods one by one, each after the result of the previous one; return their nodes.
 
-    An extender needs the previous pods, too: it receives them only with their bindings.
+    An extender also needs the previous pods: it receives them only with their bindings.
     """
     results: dict[str, str] = {}
     for pod in items:

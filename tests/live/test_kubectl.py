@@ -34,7 +34,7 @@ def settings(**data: str) -> Data:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data}
 
 
-def labelled(name: str) -> Data:
+def labeled(name: str) -> Data:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"tier": "front"}}}
 
 
@@ -166,8 +166,8 @@ STORIES: Final[dict[str, tuple[Step, ...]]] = {
         ("get configmap settings -o yaml", None, "a: edited"),
         ("get configmap settings -o json", None, '"a": "edited"'),
         ("label configmap settings tier=front", None, "labeled"),
-        ("apply -f -", labelled("settings"), "configured"),
-        ("apply --prune -l tier=front -f -", labelled("other"), "configmap/settings pruned"),
+        ("apply -f -", labeled("settings"), "configured"),
+        ("apply --prune -l tier=front -f -", labeled("other"), "configmap/settings pruned"),
         ("delete configmap -l tier=front", None, "deleted"),
         ("run web --image=web", None, "pod/web created"),
         ("wait --for=condition=Ready pod/web --timeout=60s", None, "condition met"),

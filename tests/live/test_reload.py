@@ -1,4 +1,4 @@
-"""A scheduler under load whose configuration and plugin code change every second, every other time to invalid ones."""
+"""A scheduler under load. Its plugins and configuration change every second, every other time to invalid ones."""
 
 import asyncio
 import re
@@ -104,7 +104,7 @@ class Mounted:
 
 
 class Reloaded:
-    """One scheduler whose files change under load, and its log of the changes."""
+    """One scheduler with files that change under load, and its log of the changes."""
 
     def __init__(self, plane: ControlPlane, directory: Path, *flags: str) -> None:
         self._kubeconfig, self._token = plane.kubeconfig(), plane.tokens["admin"]
@@ -320,7 +320,7 @@ def test_reloads_with_thousands_of_pending_pods(
             await process.logged('"scheduling"')
             for number in range(4):
                 await reloaded.change_gate(number)
-            await cluster.wait_for("whoever may be has a node", lambda pods: bound(pods, ready))
+            await cluster.wait_for("all schedulable pods have a node", lambda pods: bound(pods, ready))
             await reloaded.change_gate(4)
             pods = await cluster.pods()
             assert not any(pods[name].node_name for name in reserved), "the pods are gated"

@@ -21,7 +21,7 @@ SKIPPED: Final = (
     *("Namespace", "CustomResourceDefinition", "APIService", "ResourceQuota", "LimitRange"),
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 )
-"""Kinds whose objects a server changes after their creation, or that change new objects of other kinds."""
+"""Kinds of objects that a server changes after their creation, or that change new objects of other kinds."""
 ABOUT_UPDATES: Final = re.compile("immutable|may not (be )?change|pod updates")
 KNOWN: Final = re.compile(
     r"^Job v1: sample: change 0|spec.dataSource|schedulingGroup|evictionResponders|ephemeralContainers"
@@ -48,7 +48,7 @@ RICH: Final[dict[str, Data]] = {
     },
     "Service": {"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}], "clusterIP": "10.96.0.77"}},
 }
-"""Objects whose fields are changed in addition to those of the minimal objects."""
+"""Objects with fields that are changed in addition to those of the minimal objects."""
 KINDS: Final = {f"{kind.name} {kind.version}": kind for kind in served_kinds() if kind.name not in SKIPPED}
 
 
@@ -135,7 +135,7 @@ async def update_all(server: str, token: str) -> dict[str, Response]:
 
 
 def immutable(response: Response) -> list[tuple[str, str]]:
-    """Return the causes of a refusal that concern immutable fields."""
+    """Return the causes of a rejection that concern immutable fields."""
     causes = (response[1].get("details") or {}).get("causes") or ()
     all_causes = sorted((cause.get("field", ""), shorten(cause.get("message", ""))) for cause in causes)
     return [cause for cause in all_causes if ABOUT_UPDATES.search(cause[1])]

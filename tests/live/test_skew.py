@@ -15,7 +15,7 @@ from tests.live.scheduler import scheduler
 from tests.support.control_plane import ControlPlane
 
 MOORAGE: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()")
-#: Gates whose kinds older servers do not have.
+#: Gates for kinds that older servers do not have.
 NEW_KINDS: Final = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
 
 

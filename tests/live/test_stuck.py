@@ -30,7 +30,7 @@ LONGER_LEASE: Final = (
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
 )
-"""Both replicas and the server share few cores: the running replica must not lose the lease, too."""
+"""Both replicas and the server share few cores: the running replica must not lose the lease either."""
 
 
 def flags_with(plane: ControlPlane, directory: Path, plugin: str, port: int = 0, *, at: str = "filter") -> list[str]:

@@ -1,4 +1,4 @@
-"""Small clusters whose pods are placed differently without a feature gate, one for every gate with an effect.
+"""Small clusters with other placements without a feature gate, one for every gate with an effect.
 
 `python -m tests.parity.gate_clusters` runs kube-scheduler on each, with the gate on and off, and records the results.
 """
@@ -88,7 +88,7 @@ def partitions() -> list[Object]:
 
 
 def waiting_claim() -> list[Object]:
-    """Make a claim whose volume is not provisioned yet, and two nodes with more and less capacity for it."""
+    """Make a claim with a volume that is not provisioned yet, and two nodes with more and less capacity for it."""
     capacities = [
         {
             **storage("CSIStorageCapacity", f"room-{name}", group="storage.k8s.io", capacity=room),

@@ -29,7 +29,7 @@ EPOCH = VirtualClock().now()
 class UpstreamHandlers(EventHandlers):
     """Retries no pods that upstream does not retry: docs/parity.md lists the differences."""
 
-    def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
+    def _relabeled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
         pass
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from tests.support.churn import KINDS, Churn, Guests, for_nodes_of_its_own
@@ -19,12 +19,10 @@ MAX_GROWTH = 4.0
 
 
 @pytest.fixture(autouse=True)
-def collections_are_quick() -> Iterator[None]:
+def collections_are_quick() -> None:
     """Exclude existing objects from garbage collections."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

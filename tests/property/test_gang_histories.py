@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.property.test_group_histories import HIGH, LOW, History
-from tests.support.gangs import annotated, coscheduling_bench, labelled, pod_group
+from tests.support.gangs import annotated, coscheduling_bench, labeled, pod_group
 from tests.support.groups import GroupBench, gang
 
 from moorage.contrib.community.coscheduling.gangs import GANG, GROUP_LABEL
@@ -16,7 +16,7 @@ HISTORIES = 20
 
 
 class GangHistory(History):
-    """A history whose groups are objects of scheduler-plugins, or annotations only."""
+    """A history with groups of scheduler-plugins, or annotations only."""
 
     def make_bench(self) -> GroupBench:
         self.by_label: dict[str, bool] = {}
@@ -46,7 +46,7 @@ class GangHistory(History):
         self.number += 1
         cpu, priority = str(self.sizes[name]), group.priority
         if self.by_label[name]:
-            return labelled(f"{name}-{self.number}", name, cpu=cpu, priority=priority)
+            return labeled(f"{name}-{self.number}", name, cpu=cpu, priority=priority)
         return annotated(f"{name}-{self.number}", name, str(group.min_count), cpu=cpu, priority=priority)
 
     def lower_minimum(self) -> None:

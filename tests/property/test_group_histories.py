@@ -40,7 +40,7 @@ class History:
         self.number = 0
         self.sizes: dict[str, int] = {}
         self.disturbed: set[str] = set()
-        """Groups that lost members or whose minimum changed: they may be partially bound for a while."""
+        """Groups with lost members or a changed minimum: they may be partially bound for a while."""
 
     def make_bench(self) -> GroupBench:
         return GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))

@@ -23,7 +23,7 @@ from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster, patiently
 from tests.live.controllers import controller_manager
 from tests.live.invariants import check, check_any_time
-from tests.live.kills import PROCESSES, beside, drivers
+from tests.live.kills import PROCESSES, drivers, run_in_background
 from tests.live.proxy import CuttableProxy, through
 from tests.live.replicas import Replicas
 from tests.soak.churn import Churn
@@ -72,7 +72,7 @@ class Soak:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self._plane.connection()))
             cluster = LiveCluster(client)
-            await stack.enter_async_context(beside(Kubelets(client).run(), cluster.witness.run()))
+            await stack.enter_async_context(run_in_background(Kubelets(client).run(), cluster.witness.run()))
             await stack.enter_async_context(drivers(cluster, self._seed))
             churn = Churn(cluster, self._chance)
             await churn.make_room()
@@ -163,7 +163,7 @@ class Soak:
 
     async def _settle(self, cluster: LiveCluster, churn: Churn, replicas: Replicas) -> None:
         """Wait until all created pods are bound, and check the invariants."""
-        async with beside(_keeping_up(replicas)):
+        async with run_in_background(_keeping_up(replicas)):
             await churn.settle()
             await cluster.wait_for("all pods are bound", lambda pods: all(pod.node_name for pod in pods.values()))
             await churn.settle()

@@ -64,10 +64,10 @@ class ApiHarness:
     def names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in self.get(path)["items"]]
 
-    def watch(self, path: str) -> "WatchReader":
+    def watch(self, path: str, *, accept: str = "") -> "WatchReader":
         path, _, query = path.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-        response = self.api.answer(ApiRequest("GET", path, {"watch": "true", **pairs}))
+        response = self.api.answer(ApiRequest("GET", path, {"watch": "true", **pairs}, accept=accept))
         assert isinstance(response, Watch), response
         return WatchReader(response)
 

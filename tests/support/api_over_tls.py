@@ -93,5 +93,5 @@ def write_kubeconfig(directory: Path, *, cluster: Any, user: Any = None, name: s
 
 
 def data(content: bytes | Path) -> str:
-    """Encode content for a field whose name ends in ``-data``."""
+    """Encode content for a field with a name that ends in ``-data``."""
     return base64.b64encode(content.read_bytes() if isinstance(content, Path) else content).decode()

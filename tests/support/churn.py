@@ -137,7 +137,7 @@ KINDS: Final[dict[str, Callable[[int], Guests]]] = {
 
 
 class Churn:
-    """A scheduler whose pods are created and deleted. As with informers, each change decodes its object."""
+    """A scheduler with pods that are created and deleted. As with informers, each change decodes its object."""
 
     def __init__(self, clock: VirtualClock, kinds: Sequence[Callable[[int], Guests]]) -> None:
         self.kinds = kinds

@@ -35,7 +35,7 @@ class BudgetStatus(KubeStruct, frozen=True):
 
 
 class Budget(KubeObject, frozen=True):
-    """A custom resource whose struct lacks the field ``spec.currency``."""
+    """A custom resource with a struct that lacks the field ``spec.currency``."""
 
     spec: BudgetSpec = BudgetSpec(0)
     status: BudgetStatus = BudgetStatus()
@@ -44,7 +44,7 @@ class Budget(KubeObject, frozen=True):
 TYPED: Final = custom_kind("Budget", "budgets", f"{GROUP}/v1", type=Budget)
 PLAIN: Final = custom_kind("Purse", "purses", f"{GROUP}/v1")
 BARE: Final = custom_kind("Bag", "bags", f"{GROUP}/v1")
-"""A kind whose definition has no subresource for the status."""
+"""A kind with a definition that has no subresource for the status."""
 
 
 def definition(kind: Kind, *, has_status: bool = True) -> dict[str, Any]:
@@ -145,8 +145,8 @@ async def write_plain(client: ApiClient) -> None:
     assert created["spec"] == {"coins": [1]}
     updated = await cluster.update(created.replace(spec={"coins": [1, 2], "lid": True}))
     assert updated["spec"] == {"coins": [1, 2], "lid": True}
-    labelled = replace(updated, metadata=replace(updated.metadata, labels={"team": "ads"}))
-    assert (await cluster.update(labelled)).labels == {"team": "ads"}
+    labeled = replace(updated, metadata=replace(updated.metadata, labels={"team": "ads"}))
+    assert (await cluster.update(labeled)).labels == {"team": "ads"}
     data = await stored(client, created)
     assert set(data) == {"apiVersion", "kind", "metadata", "spec"}, "only the written fields"
     assert data["spec"] == {"coins": [1, 2], "lid": True}

@@ -1,4 +1,4 @@
-"""A metrics registry whose values tests can query."""
+"""A metrics registry with values that tests can query."""
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector

@@ -84,7 +84,7 @@ class FaultServer:
     def fail(
         self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, message: str = "no"
     ) -> None:
-        """Reject the next requests whose "METHOD path" matches."""
+        """Reject the next requests with a matching "METHOD path"."""
         body = msgspec.json.encode({"kind": "Status", "message": message, "code": status})
         self._faults.append(Fault(matches, Response(status, body, retry_after), times))
 

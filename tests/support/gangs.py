@@ -43,7 +43,7 @@ def pod_group(name: str = "g", minimum: int = 3, **spec: Any) -> CoschedulingGro
     return CoschedulingGroup(metadata=meta, spec=CoschedulingSpec(min_member=minimum, **spec))
 
 
-def labelled(name: str, group: str = "g", *, cpu: str = "1", priority: int = PRIORITY, **fields: Any) -> Pod:
+def labeled(name: str, group: str = "g", *, cpu: str = "1", priority: int = PRIORITY, **fields: Any) -> Pod:
     """Return a pod with the label of a group."""
     return member(name, "", cpu=cpu, priority=priority, labels={GROUP_LABEL: group}, **fields)
 

@@ -216,7 +216,7 @@ RICH: Final[Mapping[str, tuple[Data, ...]]] = {
     ),
     "HorizontalPodAutoscaler": ({"spec": {"behavior": {"scaleUp": {"stabilizationWindowSeconds": 3}}}},),
 }
-"""Changes of the minimal object that set fields whose defaults depend on each other."""
+"""Changes of the minimal object that set fields with defaults that depend on each other."""
 POD_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Pod": ("spec",),
     "PodTemplate": ("template", "spec"),

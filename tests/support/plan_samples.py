@@ -96,7 +96,7 @@ def load_sample(name: str) -> list[Data]:
 async def create_sample(client: ApiClient, goal: SampleGoal, sleep: Sleep) -> None:
     """Create the objects of a sample, and wait until all pods are scheduled.
 
-    Each pod that is pending, or that has a controller, gets a ReplicaSet of its own, which adopts or creates it.
+    Each pod that is pending, or that has a controller, gets a separate ReplicaSet, which adopts or creates it.
     """
     contents = load_sample(goal.sample)
     for content in (content for content in contents if content["kind"] != "Pod"):

@@ -7,7 +7,7 @@ from moorage.scheduler.engine.scheduler import Scheduler
 def stranded(scheduler: Scheduler) -> list[str]:
     """Return pending pods that would be placed by a retry, with the plugins that rejected them last.
 
-    Pods whose last attempt ended in an error are skipped: the queue retries them. The scheduler is not changed.
+    Pods with an error in the last attempt are skipped: the queue retries them. The scheduler is not changed.
     """
     results = []
     for queued in scheduler.queue:

@@ -84,7 +84,7 @@ class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
         return self._tickets.get(pod.labels["ticket"], pod.namespace)
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Reject pods whose ticket is missing."""
+        """Reject pods without a ticket."""
         if "ticket" in pod.labels and self._ticket(pod) is None:
             return Status.unresolvable(f"there is no ticket {pod.labels['ticket']}")
         return None

@@ -8,7 +8,7 @@ from tests.conformance.generator.words import Object
 
 
 def make_nodes(dice: Dice, count: int) -> list[Object]:
-    """Make nodes whose names do not sort in order of appearance."""
+    """Make nodes with names that do not sort in order of appearance."""
     numbers = dice.shuffled(range(count))
     return [_node(dice, f"n{number}") for number in numbers]
 

@@ -17,7 +17,7 @@ from tests.conformance.generator.words import Object
 from tests.live.differential.scene import ORDER, Scene
 
 RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
-#: Kinds whose status is written after their creation. A controller writes that of volumes.
+#: Kinds with a status that is written after their creation. A controller writes that of volumes.
 WITH_STATUS: Final = ("Pod", "ResourceClaim", "PodDisruptionBudget")
 AT_ONCE: Final = 8
 QUIET_SECONDS: Final = 0.6

@@ -93,7 +93,7 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    # Closed connections notify the loop a second time.
+    # Closed connections notify the loop again.
     await asyncio.sleep(0.1)
 
 
@@ -135,13 +135,13 @@ async def _provisioner(client: ApiClient) -> None:
 
 
 @contextmanager
-def embedded_server(gates: str = "") -> Iterator[Stage]:
+def embedded_server(gates: str = "", flags: Sequence[str] = ()) -> Iterator[Stage]:
     """Run `moorage up` without its scheduler: the embedded API server, controllers and kubelets."""
     with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as directory:
         kubeconfig, log_file = Path(directory, "kubeconfig"), Path(directory, "up.log")
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [*UP, f"--kubeconfig={kubeconfig}", *gate_flags(gates)],
+                [*UP, f"--kubeconfig={kubeconfig}", *gate_flags(gates), *flags],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ,
@@ -175,12 +175,14 @@ COMBINATIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 @contextmanager
-def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler", *, gates: str = "") -> Iterator[None]:
+def scheduling(
+    kubeconfig: Path, program: str, name: str = "default-scheduler", *, gates: str = "", flags: Sequence[str] = ()
+) -> Iterator[None]:
     """Run a scheduler for the pods of a scheduler name, and of that name with ``-packing``."""
     command = (str(binaries() / KUBE_SCHEDULER),) if program == KUBE_SCHEDULER else COMMAND
     with tempfile.TemporaryDirectory(prefix="moorage-config-") as directory:
         config = Path(directory, "config.yaml")
         config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig, name=name))
-        with scheduler(kubeconfig, f"--config={config}", *gate_flags(gates), program=command) as process:
+        with scheduler(kubeconfig, f"--config={config}", *flags, *gate_flags(gates), program=command) as process:
             yield
             assert process.is_running, f"{program} exited:\n{process.log[-4000:]}"

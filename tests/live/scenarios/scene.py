@@ -14,6 +14,7 @@ import msgspec
 from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.kubelet import START_DELAY, STOP_DELAY
 from moorage.common.errors import NotFound
+from moorage.common.version import RELEASE
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.kube.api.records import Event
@@ -53,9 +54,15 @@ class Scene:
     """One scenario's part of a cluster. Use it as an async context manager."""
 
     def __init__(
-        self, client: ApiClient, namespace: str, schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,)
+        self,
+        client: ApiClient,
+        namespace: str,
+        schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
+        *,
+        release: str = RELEASE,
     ) -> None:
         self.client = client
+        self.release = release
         self.namespace = namespace
         self._schedulers = schedulers
         self._created: list[str] = []
@@ -207,7 +214,7 @@ class Scene:
 
     async def gone(self, name: str, resource: str = PODS) -> None:
         """Wait until an object is deleted."""
-        await self.until(f"{name} is gone", lambda: self._is_gone(self.path(resource, name)))
+        await self.until(f"{name} no longer exists", lambda: self._is_gone(self.path(resource, name)))
 
     async def _is_gone(self, path: str) -> bool:
         try:

@@ -43,7 +43,7 @@ SCENARIOS: Final = (
     groups.infeasible_gang_starts_no_pods,
 )
 
-#: Rights whose use the audit log cannot show, each with its reason.
+#: Rights that the audit log cannot show, each with its reason.
 UNSEEN: Final[dict[Right, str]] = {
     **dict.fromkeys(
         (

@@ -9,7 +9,7 @@ import pytest
 from moorage.kube.client.rest import ApiClient
 from tests.live.scenarios import (
     devices,
-    neighbours,
+    neighbors,
     nodes,
     preempting,
     resources,
@@ -23,7 +23,7 @@ from tests.live.scenarios.listing import Scenario, scenarios_in
 from tests.live.scenarios.scene import Scene
 
 SCENARIOS: Final = scenarios_in(
-    devices, neighbours, nodes, preempting, resources, spreading, volumes, waiting, workloads
+    devices, neighbors, nodes, preempting, resources, spreading, volumes, waiting, workloads
 )
 NUMBERS: Final = count()
 

@@ -64,7 +64,7 @@ async def stateful_set_starts_in_order(scene: Scene) -> None:
 
 
 async def daemon_set_runs_on_every_node(scene: Scene) -> None:
-    """Its pods are bound by the scheduler, also to cordoned nodes; a new node gets one, too."""
+    """Its pods are bound by the scheduler, also to cordoned nodes; a new node also gets one."""
     await scene.node("a")
     await scene.node("b", spec={"unschedulable": True})
     await _workload(scene, "apps/v1/daemonsets", "log")

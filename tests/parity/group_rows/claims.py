@@ -38,7 +38,7 @@ def _member(name: str, *entries: Json, cpu: str = "1") -> Json:
 
 
 POOL: Final = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-#: A node of two CPUs with two devices, and a lower-priority pod whose eviction does not help.
+#: A node of two CPUs with two devices, and a lower-priority pod that does not help if evicted.
 WORLD: Final[list[Json]] = [
     node("n1", "2"),
     pod("low", priority=10, on="n1", cpu="1m"),
@@ -51,7 +51,7 @@ BIG: Final = [_member("a", SHARED, cpu="2"), _member("b", SHARED, cpu="2")]
 BY_NODE: Final[Json] = {"by": "kubernetes.io/hostname"}
 
 CLAIM_ROWS: Final[dict[str, Row]] = {
-    "D4 devices out of reach of all are given back": (
+    "D4 devices that no member can reach are released": (
         CLAIMS,
         [*apply(WORLD, AWAY, _group(2), _member("a", SHARED), _member("b", SHARED)), *SCHEDULE],
     ),
@@ -60,7 +60,7 @@ CLAIM_ROWS: Final[dict[str, Row]] = {
         CLAIMS,
         [*apply(WORLD, AWAY, _group(2), pod("x", "g", on="n1", cpu="500m"), _member("a", SHARED)), *SCHEDULE],
     ),
-    "D6 the group is to stay on one node": (
+    "D6 the group must run on one node": (
         {**CLAIMS, **TOPOLOGY},
         [*apply(WORLD, AWAY, _group(2, **BY_NODE), _member("a", SHARED), _member("b", SHARED)), *SCHEDULE],
     ),
@@ -69,7 +69,7 @@ CLAIM_ROWS: Final[dict[str, Row]] = {
         [*apply(WORLD, AWAY, _group(2), _member("a", SHARED), _member("b", SHARED)), *SCHEDULE],
     ),
     "D6 the gate is off, in reach": (GROUPS, [*apply(WORLD, HERE, _group(2), BIG), *SCHEDULE]),
-    "D7 one member frees a claim of its own, another has none": (
+    "D7 one of two members releases its own claim": (
         CLAIMS,
         [
             *apply(WORLD, HERE, _claim("own", "d1", "elsewhere"), _group(1)),

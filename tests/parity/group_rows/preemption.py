@@ -34,7 +34,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(node("n1", "3"), lows("n1", "n1", "n1"), group("g"), pods(3)), *SCHEDULE],
     ),
-    "P3 the pod without a budget goes": (
+    "P3 the pod without a budget is evicted": (
         GROUPS,
         [
             *apply(node("n1", "3"), budget(0, team="a"), lows("n1", "n1", metadata={"labels": {"team": "a"}})),
@@ -60,7 +60,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P7 a victim group goes as one": (
+    "P7 a victim group is evicted as a unit": (
         GROUPS,
         [
             *apply(node("n1", "3"), group("v", 3, priority=10, mode="all")),
@@ -76,7 +76,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P8 the quorum evicts, the rest waits": (
+    "P8 the quorum preempts, the other members wait": (
         GROUPS,
         [
             *apply([node(f"n{n}", "1") for n in range(4)], lows("n0", "n1")),
@@ -92,7 +92,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P10 members come one by one, the pair goes whole": (
+    "P10 members are created one by one, and evicted together": (
         GROUPS,
         [
             *apply([node(f"n{n}", "1") for n in range(4)], group("v", 2, priority=10, mode="all")),
@@ -116,7 +116,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(node("n1", "1"), lows("n1"), group("g", 1), pods(1, spec=NEVER)), *SCHEDULE],
     ),
-    "P12 a pod the group is not to run with": (
+    "P12 a pod with anti-affinity to the group": (
         GROUPS,
         [
             *apply(node("n1", "4"), node("n2", "4"), lows("n1", metadata={"labels": {"team": "a"}})),
@@ -124,7 +124,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P13 whoever is not in the way stays, however unimportant": (
+    "P13 pods on other nodes are not evicted, even with a low priority": (
         GROUPS,
         [
             *apply(node("n1", "5"), node("n2", "1"), lows("n1", metadata={"labels": {"team": "a"}})),
@@ -132,7 +132,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P15 bound first, then preempting for the rest": (
+    "P15 some members are bound, then the group preempts": (
         GROUPS,
         [
             *apply(node("n1", "4"), group("g", 2), [pod(f"b{n}", "g", on="n1") for n in range(2)], lows("n1"), pods(2)),
@@ -161,7 +161,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P17 victims are still leaving": (
+    "P17 victims are terminating": (
         GROUPS,
         [
             *apply(node("n1", "1"), node("n2", "1"), pod("leaving", priority=10, on="n1", **TERMINATING)),
@@ -169,7 +169,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P19 what counts is the group's priority": (
+    "P19 the priority of the group is used": (
         GROUPS,
         [
             *apply(node("n1", "1"), group("v", 1, priority=200), pod("v-0", "v", priority=10, on="n1")),
@@ -178,7 +178,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P20 a single pod evicts a whole tree": (
+    "P20 a single pod evicts a complete tree": (
         TREES,
         [
             *apply(node("n1", "1"), node("n2", "1"), tree("t", 1, priority=10, mode="all")),
@@ -207,7 +207,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P22 of two trees the one without a budget goes": (
+    "P22 the tree without a budget is evicted": (
         TREES,
         [
             *apply(node("n1", "3"), budget(0, team="a"), tree("t", 1, priority=10, mode="all")),
@@ -238,7 +238,7 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "P24 the victim's tree is gone": (
+    "P24 the tree of the victim was deleted": (
         TREES,
         [
             *apply(node("n1", "2"), group("v", 1, priority=10, parent="t")),

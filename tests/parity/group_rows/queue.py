@@ -48,7 +48,7 @@ VOLUME: Final = {
 USES_CLAIM: Final = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]}
 
 QUEUE_ROWS: Final[dict[str, Row]] = {
-    "Q1 a whole gang is bound, and a late member after it": (
+    "Q1 a complete gang is bound, then a late member": (
         GROUPS,
         [*apply(N1, group("g", 3), pods(3)), *SCHEDULE, *apply(pods(1, first=3)), *SCHEDULE],
     ),
@@ -56,11 +56,11 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, group("g", 3), pods(2)), *SCHEDULE, *apply(pods(1, first=2)), *SCHEDULE],
     ),
-    "Q3 members wait for their group, then for room": (
+    "Q3 members wait for their group, then for resources": (
         GROUPS,
         [*apply(N1, BLOCKER2), *at_once(pods(3)), *apply(group("g", 3)), *SCHEDULE, *delete(BLOCKER2), *RETRY],
     ),
-    "Q4 room for the quorum only": (
+    "Q4 resources for the quorum only": (
         GROUPS,
         [
             *apply(N1, BLOCKER1),
@@ -72,7 +72,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *RETRY,
         ],
     ),
-    "Q5 of two gangs the first complete one wins": (
+    "Q5 the first complete gang is scheduled": (
         GROUPS,
         [
             *apply(N1, group("g", 3), group("h", 3), pods(2), pods(2, "h"), pods(1, "h", first=2)),
@@ -81,24 +81,24 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "Q6 a single pod that came first": (
+    "Q6 a single pod that was created first": (
         GROUPS,
         [*apply(N1, pod("single", cpu="2"), group("g", 3), pods(3)), *SCHEDULE, *SCHEDULE],
     ),
-    "Q7 a basic group takes what there is": (
+    "Q7 a basic group uses the available resources": (
         GROUPS,
         [*apply(N1, BLOCKER2), *at_once(pods(3)), *apply(group("g")), *SCHEDULE, *SCHEDULE, *delete(BLOCKER2), *RETRY],
     ),
-    "Q8 a smaller minCount wakes a gang": (
+    "Q8 a smaller minCount requeues a gang": (
         GROUPS,
         [*apply(N1, group("g", 5), pods(4)), *apply(group("g", 4)), *SCHEDULE],
     ),
-    "Q9 a smaller minCount makes room enough": (
+    "Q9 a smaller minCount makes the gang fit": (
         GROUPS,
         [*apply(N1, group("g", 5), pods(5)), *SCHEDULE, *apply(group("g", 4)), *RETRY, *SCHEDULE],
     ),
-    "Q10 a larger minCount wakes nobody": (GROUPS, [*apply(N1, group("g", 5), pods(4)), *apply(group("g", 6))]),
-    "Q11 a pod that comes during the cycle": (
+    "Q10 a larger minCount requeues no pod": (GROUPS, [*apply(N1, group("g", 5), pods(4)), *apply(group("g", 6))]),
+    "Q11 a pod is created during the cycle": (
         GROUPS,
         [*apply(N1, group("g", 2), pods(2)), *pop(), *apply(pods(1, first=2)), *finish("scheduled"), *SCHEDULE],
     ),
@@ -110,7 +110,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, group("g"), pods(1), pods(1, first=1, spec=GATED)), *apply(pods(1, first=1)), *SCHEDULE],
     ),
-    "Q13 a gated newcomer drags its group out, and leaves it there": (
+    "Q13 a gated new member gates its group": (
         GROUPS,
         [
             *apply(N1, group("g", 2), pods(2), pods(1, first=2, spec=GATED)),
@@ -120,15 +120,15 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "Q15 a member of a group that is gone": (
+    "Q15 a member of a deleted group": (
         GROUPS,
         [*apply(N1, group("g", 2), pods(2)), *SCHEDULE, *delete(group("g", 2)), *apply(pods(1, first=2))],
     ),
-    "Q16 the group goes while its rest is queued": (
+    "Q16 the group is deleted while members are queued": (
         GROUPS,
         [*apply(N1, group("g", 3), pods(5)), *SCHEDULE, *delete(group("g", 3))],
     ),
-    "Q17 a rejected group backs off, and no more": (
+    "Q17 a rejected group only backs off": (
         GROUPS,
         [
             *apply(N1, BLOCKER2, group("g", 3), pods(3)),
@@ -141,7 +141,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *wait(2),
         ],
     ),
-    "Q18 the rest keeps its place among equals": (
+    "Q18 the other members keep their position among equals": (
         GROUPS,
         [
             *apply(N1, group("g", 2), pods(3), pod("equal")),
@@ -153,7 +153,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *pop(),
         ],
     ),
-    "Q19 newcomers alone go behind equals": (
+    "Q19 new members alone are queued behind equals": (
         GROUPS,
         [
             *apply(N1, group("g", 2), pods(2), pod("equal")),
@@ -168,7 +168,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, group("g", 2), pods(2)), *pop(), *finish("error", "g-0", "g-1"), *wait(10)],
     ),
-    "Q20 finished while a plugin holds a newcomer back": (
+    "Q20 finished while a plugin gates a new member": (
         GROUPS,
         [
             *apply(N1, group("g", 2), pods(2)),
@@ -178,7 +178,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *wait(10),
         ],
     ),
-    "Q22 the group goes while it is in flight": (
+    "Q22 the group is deleted while it is in flight": (
         GROUPS,
         [*apply(N1, group("g", 2), pods(2)), *pop(), *delete(group("g", 2)), *finish("unschedulable", "g-0", "g-1")],
     ),
@@ -190,7 +190,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, group("g", 2), pods(2), pods(1, first=2, priority=5)), *SCHEDULE],
     ),
-    "Q25 the group never preempts and its pods would": (
+    "Q25 only the pods of the group may preempt": (
         POLICY,
         [*apply(N1, group("g", 2, **NEVER), pods(2)), *SCHEDULE],
     ),
@@ -206,7 +206,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "Q28 scheduled once is scheduled for good": (
+    "Q28 a scheduled group remains scheduled": (
         GROUPS,
         [
             *apply(node("n1", "2"), group("g", 2, status=condition("True", "Scheduled", ""))),
@@ -219,7 +219,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, BLOCKER2, group("g", 3, status=condition("False", "Unschedulable", "A")), pods(3)), *SCHEDULE],
     ),
-    "Q29 the same reason is not written again": (
+    "Q29 the same reason is written once": (
         GROUPS,
         [
             *apply(node("n1", "2"), group("g", 2), pods(2), BLOCKER1),
@@ -239,11 +239,11 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
             *RETRY,
         ],
     ),
-    "Q30 members see each other: two nodes": (
+    "Q30 members affect each other: two nodes": (
         GROUPS,
         [*apply(N1, node("n2"), group("g", 2), pods(2, metadata={"labels": {"team": "a"}}, spec=anti("a"))), *SCHEDULE],
     ),
-    "Q30 members see each other: one node": (
+    "Q30 members affect each other: one node": (
         GROUPS,
         [*apply(N1, group("g", 2), pods(2, metadata={"labels": {"team": "a"}}, spec=anti("a"))), *SCHEDULE],
     ),
@@ -251,7 +251,7 @@ QUEUE_ROWS: Final[dict[str, Row]] = {
         GROUPS,
         [*apply(N1, VOLUME, CLAIM, group("g", 2), pods(2, spec=USES_CLAIM)), *SCHEDULE],
     ),
-    "Q33 the quorum runs, and the newcomer fits nowhere": (
+    "Q33 the quorum runs, and the new member fits on no node": (
         GROUPS,
         [*apply(N1, group("g", 3), [pod(f"b{n}", "g", on="n1") for n in range(3)], pods(1, cpu="8")), *SCHEDULE],
     ),

@@ -53,7 +53,7 @@ TOPOLOGY_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "T6 preemption stays in the pinned rack": (
+    "T6 preemption in the pinned rack only": (
         TOPOLOGY,
         [
             *apply(node("a1", "4", rack="1"), node("b1", "6", rack="2"), lows("a1")),
@@ -75,7 +75,7 @@ TOPOLOGY_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "T8 a basic group stays in one rack": (
+    "T8 a basic group runs in one rack": (
         TOPOLOGY,
         [
             *apply(node("a1", "2", rack="1"), node("b1", "2", rack="2"), pod("o", on="b1", cpu="500m")),
@@ -84,7 +84,7 @@ TOPOLOGY_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "T9 the first pod of a basic group pins the rest to its rack": (
+    "T9 the first pod of a basic group pins the group to its rack": (
         TOPOLOGY,
         [
             *apply(node("a1", "8", rack="1"), node("b1", "4", rack="2"), pod("o1", on="a1", cpu="2")),

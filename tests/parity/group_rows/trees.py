@@ -27,7 +27,7 @@ def _pair(*peers: str, least: int = 2) -> list[Json]:
 
 
 TREE_ROWS: Final[dict[str, Row]] = {
-    "C1 incomplete until the root is there": (
+    "C1 a tree without its root is incomplete": (
         TREES,
         [
             *apply(N1, group("g", 2, parent="m"), tree("m", 1, parent="t")),
@@ -37,7 +37,7 @@ TREE_ROWS: Final[dict[str, Row]] = {
         ],
     ),
     "C2 no nodes, then one": (TREES, [*apply(_pair(), pods(2), pods(2, "h")), *SCHEDULE, *apply(N1), *RETRY]),
-    "C3 the second group comes late": (
+    "C3 the second group is created late": (
         TREES,
         [
             *apply(N1, tree("t", 2), group("g", 2, parent="t"), pods(2), pods(2, "h")),
@@ -45,7 +45,7 @@ TREE_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "C4 the last pod comes late": (
+    "C4 the last pod is created late": (
         TREES,
         [*apply(N1, _pair(), pods(2), pods(1, "h")), *apply(pods(1, "h", first=1)), *SCHEDULE],
     ),
@@ -54,7 +54,7 @@ TREE_ROWS: Final[dict[str, Row]] = {
         [*apply(N1, _pair("i"), pods(2), pods(2, "h"), pods(2, "i")), *SCHEDULE, *SCHEDULE],
     ),
     "C6 only one child fits": (TREES, [*apply(node("n1", "3"), _pair(), pods(2), pods(2, "h")), *SCHEDULE]),
-    "C7 a basic root takes the child that fits": (
+    "C7 a basic root with one feasible child": (
         TREES,
         [
             *apply(node("n1", "3"), tree("t"), group("g", 4, parent="t"), group("h", 2, parent="t")),
@@ -63,7 +63,7 @@ TREE_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
-    "C8 a basic root of which nothing fits": (
+    "C8 a basic root without a feasible child": (
         TREES,
         [*apply(node("n1", "1"), _pair(least=0), pods(2), pods(2, "h")), *SCHEDULE],
     ),

@@ -18,6 +18,7 @@ def test_table_has_published_and_own_values(tmp_path: Path, capsys: pytest.Captu
     assert "| 40% | Random | 14.9 | " in text
     assert "| default | BestFit | " in text.split("seed by seed")[1]
     assert [line.split(" | ")[0] for line in text.split("of equal score")[1].splitlines()[4:]] == [
+        "| shuffled",
         "| name",
         "| upstream",
         "| random",

@@ -165,7 +165,7 @@ def test_convert_rejects_lost_settings(config_file: Path, capsys: pytest.Capture
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "lost: profiles[0].plugins.score ServiceAffinity" in printed.err
-    assert "--lossy converts the others" in printed.err
+    assert "--lossy converts the remaining ones" in printed.err
     assert run(["config", "convert", str(config_file), "--lossy"]) == 0
     assert "ServiceAffinity" not in capsys.readouterr().out
 
@@ -174,7 +174,7 @@ def test_convert_of_a_provider(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "convert", "--algorithm-provider", "ClusterAutoscalerProvider"]) == 0
     assert "MostAllocated" in capsys.readouterr().out
     assert run(["config", "convert"]) == 2
-    assert "give either a FILE or --algorithm-provider" in capsys.readouterr().err
+    assert "specify either FILE or --algorithm-provider" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", [OLD, "apiVersion: v1\nkind: Policy\n", "apiVersion: v1\nkind: ConfigMap\n"])

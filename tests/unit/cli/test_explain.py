@@ -93,7 +93,7 @@ def test_fitting_pods_of_a_workload_are_counted(cluster: str, capsys: pytest.Cap
     assert run(["explain", "deployment/web", "-f", cluster, "-o", "json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert (output["workload"], output["fits"], output["of"]) == ("deployment/web", 2, 3)
-    (edit,) = output["next"]["changes"][0]["edits"]
+    (edit,) = next(change["edits"] for change in output["next"]["changes"] if change["kind"] == "request")
     assert edit["object"]["kind"] == "Deployment"
     assert edit["patch"][0]["path"] == "/spec/template/spec/containers/0/resources/requests/cpu"
 
@@ -143,7 +143,10 @@ def test_gated_pod_has_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[s
 MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
-    "an unknown kind": (["dploy/zzz"], "not found\n  hint: dploy is read as a namespace; kinds are deployment, "),
+    "an unknown kind": (
+        ["dploy/zzz"],
+        "neither a workload kind nor a namespace with pods\n  hint: did you mean 'deployment'?",
+    ),
     "a pod that is being deleted": (["leaving"], "the pod is being deleted"),
     "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
     "unknown node": (["big", "--node", "x"], "node not found\n  hint: the nodes are n1"),

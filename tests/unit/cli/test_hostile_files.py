@@ -135,7 +135,7 @@ def test_error_message_is_short(
     paths = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE.json")}
     paths["FILE"].write_text(content)
     paths["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
-    # Some of it is no mistake: a List of nothing that is known has no pods in it.
+    # Some of it is valid: a List of nothing that is known has no pods in it.
     run([str(paths.get(word, word)) for word in command])
     output = capsys.readouterr()
     assert len(output.out) + len(output.err) < MAX_OUTPUT

@@ -128,7 +128,7 @@ def test_ctrl_c_keeps_the_lineage_and_ends_running_candidates(tmp_path: Path) ->
         lineage = tmp_path / "packing-evolved/lineage.jsonl"
         while not lineage.exists() or lineage.read_bytes().count(b"\n") < 2:
             assert monotonic() < deadline
-            assert process.poll() is None
+            assert process.poll() is None, process.communicate()
             sleep(0.05)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=30)

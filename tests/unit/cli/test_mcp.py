@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,16 @@ import pytest
 from tests.unit.insight.explain.clusters import node
 from tests.unit.insight.forecast.test_forecasting import RUNNING, job_pod
 
-from moorage.cli.mcp import MAX_COMMANDS, ReadOnlyTools, make_server, require_token, shorten
+from moorage.cli.mcp import (
+    MAX_COMMANDS,
+    MAX_CONNECTIONS,
+    REQUEST_SECONDS,
+    ReadOnlyTools,
+    make_http_server,
+    make_server,
+    require_token,
+    shorten,
+)
 
 
 @pytest.fixture(name="tools")
@@ -97,12 +108,11 @@ def test_a_child_process_serves_standard_output(tmp_path: Path) -> None:
 
 def test_http_serves_the_client_of_the_sdk(tools: ReadOnlyTools) -> None:
     mcp = pytest.importorskip("mcp", reason="moorage[mcp] is not installed")
-    import uvicorn
     from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
     async def run(token: str) -> Any:
         app = require_token(make_server(tools).streamable_http_app(), [b"secret"])
-        server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+        server = make_http_server(app, 0)
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0)
@@ -121,6 +131,36 @@ def test_http_serves_the_client_of_the_sdk(tools: ReadOnlyTools) -> None:
     assert asyncio.run(run("secret")).structured_content["result"] == "unschedulable"
     with pytest.raises(ExceptionGroup):
         asyncio.run(run("other"))
+
+
+def test_silent_connections_replace_each_other() -> None:
+    pytest.importorskip("mcp", reason="moorage[mcp] is not installed")
+
+    async def refuse(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError
+
+    async def run() -> bytes:
+        server = make_http_server(require_token(refuse, [b"secret"]), 0)
+        server.config.lifespan = "off"
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
+            silent[0].setblocking(False)
+            assert await asyncio.wait_for(loop.sock_recv(silent[0], 1), REQUEST_SECONDS / 2) == b""
+            speaking = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            speaking.setblocking(False)
+            await loop.sock_sendall(speaking, b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n")
+            answer = await loop.sock_recv(speaking, 1000)
+            assert len(server.server_state.connections) <= MAX_CONNECTIONS < len(silent)
+        server.should_exit = True
+        await serving
+        return answer
+
+    assert asyncio.run(run()).startswith(b"HTTP/1.1 401")
 
 
 @pytest.mark.parametrize("pod", ["nope", "--help"])
@@ -173,7 +213,7 @@ def test_cancelled_call_ends_its_command(tools: ReadOnlyTools) -> None:
     async def run() -> None:
         call = asyncio.create_task(tools.explain("w"))
         while not find_children() - before:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         assert not find_children() - before
@@ -187,9 +227,9 @@ def test_number_of_running_commands_is_limited(tools: ReadOnlyTools) -> None:
     async def run() -> None:
         calls = [asyncio.create_task(tools.explain("w")) for _ in range(MAX_COMMANDS + 2)]
         while len(find_children() - before) < MAX_COMMANDS:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         for _ in range(20):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         assert len(find_children() - before) == MAX_COMMANDS
         for call in calls:
             call.cancel()

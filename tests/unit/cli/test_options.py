@@ -67,8 +67,8 @@ USAGE_ERRORS: dict[str, tuple[str, str, str]] = {
     "unknown subcommand": ("lab imprt", "moorage lab: unknown command: imprt", "did you mean 'import'?"),
     "missing argument": ("explain", "moorage explain: missing argument: POD", "run 'moorage explain --help'"),
     "missing option": ("lab generate", "moorage lab generate: missing option: --out", "--help"),
-    "missing value": ("explain web -f", "moorage explain: option '-f' requires an argument", "--help"),
-    "value of a switch": ("up --ui=true", "moorage up: option '--ui' does not take a value", "--help"),
+    "missing value": ("explain web -f", "-f: needs a value", "--help"),
+    "value of a switch": ("up --ui=true", "--ui: takes no value", "--help"),
     "unexpected argument": (
         "explain a b",
         "moorage explain: unexpected argument: b",

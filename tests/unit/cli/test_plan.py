@@ -127,4 +127,4 @@ def test_pod_groups_move_together_without_flags(tmp_path: Path, capsys: pytest.C
 
 def test_defragment_needs_a_request(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "defragment", "-f", cluster]) == 2
-    assert "name a pending pod, or a file with a Pod or a workload" in capsys.readouterr().err
+    assert "plan defragment: no pods specified" in capsys.readouterr().err

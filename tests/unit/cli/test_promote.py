@@ -62,7 +62,7 @@ def test_a_dry_run_writes_nothing(config: Path, capsys: pytest.CaptureFixture[st
 
 
 REFUSED = {
-    "what is no configuration": ("kind: Nonsense\n", "apiVersion"),
+    "an invalid configuration": ("kind: Nonsense\n", "apiVersion"),
     "half a file": (SHADOW[: len(SHADOW) - 20], "invalid YAML"),
     "a plugin that does not exist": (SHADOW.replace("ImageLocality", "Nobody"), "Nobody"),
     "another lease": (SHADOW + "leaderElection: {resourceName: other}\n", "cannot change while a scheduler runs"),

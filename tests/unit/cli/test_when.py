@@ -80,6 +80,10 @@ def test_history_without_waiting_pods_does_not_correct(
     trace.write_text("name,arrives,runs,cpuMilli\na,0,60,100\nb,900,60,100\n")
     assert run(["when", "w", "-f", cluster, "--history", str(trace), "--checks", "9", "--no-changes", *NOW]) == 0
     assert "The interval is not corrected: no pod waits" in capsys.readouterr().out
+    assert run(["when", "w", "-f", cluster, "--history", str(trace), "--no-changes", *NOW]) == 0
+    assert "The interval is not corrected: no pod waits" in capsys.readouterr().out
+    assert run(["when", "w", "-f", cluster, "--history", str(trace), "--checks", "0", "--no-changes", *NOW]) == 0
+    assert "The interval is not corrected by forecasts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,10 @@ def test_history_without_waiting_pods_does_not_correct(
     [
         (["nope"], "error: Pod default/nope: not found"),
         (["w", "--now", "yesterday"], "error: --now: 'yesterday' is not a time"),
+        (
+            ["w", "--now", "2026-11-18T09:00:00Z"],
+            "error: --now: 2026-11-18T09:00:00Z is before the start of pod default/busy (2026-11-18T09:30:00Z)",
+        ),
         (["w", "--horizon", "-1h"], "--horizon"),
         (["w", "--draws", "3"], "3 is not an integer from 10"),
         (["w", "--class", "team"], "error: --class: has no effect without --history"),

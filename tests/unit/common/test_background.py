@@ -1,4 +1,4 @@
-"""Background tasks: failures are logged, and tasks that must not end are started again."""
+"""Background tasks: failures are logged, and tasks that must not end are restarted."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ def test_failed_task_is_logged_with_its_name(logged: Logged) -> None:
     assert [(line["event"], line["task"]) for line in logged] == [("a background task failed", "cleaning")]
 
 
-def test_failing_task_is_started_again_until_it_returns(logged: Logged) -> None:
+def test_failing_task_is_restarted_until_it_returns(logged: Logged) -> None:
     starts: list[float] = []
 
     async def work() -> None:
@@ -42,7 +42,7 @@ def test_failing_task_is_started_again_until_it_returns(logged: Logged) -> None:
     assert [line["task"] for line in logged] == ["following"] * 8
 
 
-def test_cancelled_task_is_not_started_again(logged: Logged) -> None:
+def test_cancelled_task_is_not_restarted(logged: Logged) -> None:
     starts: list[None] = []
 
     async def work() -> None:

@@ -124,7 +124,7 @@ DIRECT_READS = {
     "lab/report/page.py": "a style of the package",
     "lab/results.py": "results that the command has written",
 }
-"""Modules that read files without limits, and what they read."""
+"""Modules that read files without limits, with the files."""
 
 
 def test_files_of_users_are_read_with_limits() -> None:

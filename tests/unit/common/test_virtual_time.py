@@ -1,4 +1,4 @@
-"""Virtual time and events outside of it."""
+"""Virtual time and events in real time."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from moorage.common.clock import VirtualClock
-from moorage.common.virtual_time import run_virtual
+from moorage.common.virtual_time import interrupt_virtual_loop, run_virtual
 
 
 def test_remaining_thread_is_joined_at_the_end() -> None:
@@ -38,3 +38,18 @@ def test_interrupted_task_is_not_logged(caplog: pytest.LogCaptureFixture) -> Non
         run_virtual(main(), VirtualClock())
     gc.collect()
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
+
+
+def test_interrupt_ends_the_loop_between_two_callbacks() -> None:
+    steps = []
+
+    async def main() -> None:
+        assert interrupt_virtual_loop()
+        steps.append("rest of the callback")
+        await asyncio.sleep(1)
+        steps.append("next callback")
+
+    assert not interrupt_virtual_loop()
+    with pytest.raises(KeyboardInterrupt):
+        run_virtual(main(), VirtualClock())
+    assert steps == ["rest of the callback"]

@@ -26,7 +26,7 @@ INCOMPLETE = {
     "nothing": ((), "no --token-file and --tls-cert-file"),
     "tokens only": (("token_file",), "no --tls-cert-file"),
     "a certificate only": (("cert_file", "key_file"), "no --token-file"),
-    "a certificate without its key": (("token_file", "cert_file"), "belong together"),
+    "a certificate without its key": (("token_file", "cert_file"), "the certificate or its key is missing"),
 }
 
 

@@ -70,6 +70,21 @@ def test_copies_are_counted(options: ServiceOptions) -> None:
     assert ask(options, "/v1/capacity", {"pod": pod("web")})[1]["fits"] == 4
 
 
+def test_starts_are_forecast(options: ServiceOptions) -> None:
+    assert ask(options, "/v1/when", {"subject": "big"})[1]["state"] == "never"
+    status, response = ask(options, "/v1/when", {})
+    assert (status, [item["state"] for item in response["pods"]]) == (200, ["never"])
+    assert ask(options, "/v1/when", {"subject": "small"})[0] == 422
+
+
+def test_forecast_of_the_queue_is_a_metric(options: ServiceOptions) -> None:
+    status, text = ask(options, "/metrics", {}, method="GET")
+    assert status == 200
+    assert b'moorage_forecast_pods{class="default",state="never"} 1.0' in text
+    assert b"# HELP moorage_forecast_start_seconds" in text
+    assert ask(options, "/metrics", {})[0] == 405
+
+
 REFUSED: dict[str, tuple[str, Any, int]] = {
     "no such place": ("/v1/bind", {}, 404),
     "no JSON": ("/v1/explain", b"{", 400),
@@ -115,6 +130,8 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "/v1/explain",
         {"pod": "big", "edits": [PATCH, {"create": node("n2")}, {"delete": {"kind": "Node", "name": "n1"}}]},
     ),
+    ("/v1/plan", {"goal": "drain", "nodes": ["n1"], "maxMoves": 3}),
+    ("/v1/plan", {"goal": "fit", "for": ["default/big", pod("q")], "exclude": ["n1"]}),
 )
 
 
@@ -139,7 +156,7 @@ def test_no_mutated_question_is_an_internal_error(options: ServiceOptions) -> No
         service = WhatIfService(replace(options, seconds=2.0))
         _, server = await service.start()
         failures = []
-        for _ in range(200):
+        for _ in range(300):
             path, question = random.choice(QUESTIONS)
             body = mutated(random, question)
             headers = [(b"content-type", b"application/json")]
@@ -150,6 +167,27 @@ def test_no_mutated_question_is_an_internal_error(options: ServiceOptions) -> No
         return failures
 
     assert asyncio.run(go()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/plan", {"goal": "drain", "nodes": ["n1"], "session": 1}, "session"),
+        ("/v1/plan", {"goal": "fit", "for": ["9" * 5000]}, "not found"),
+        ("/v1/plan", {"goal": "fit", "for": [__file__]}, "neither a workload kind"),
+        ("/v1/plan", {"goal": "fit", "for": [{**pod("a"), "spec": 5}]}, "spec"),
+        ("/v1/explain", {"pod": {**pod("a"), "metadata": None}}, "no name"),
+        ("/v1/explain", {"pod": {**pod("a", requests={"cpu": "9"}), "metadata": {}}}, "no name"),
+        ("/v1/explain", {"pod": "big", "edits": [{"create": {**node("a"), "metadata": {"labels": {}}}}]}, "no name"),
+    ],
+)
+def test_questions_with_invalid_parts_are_rejected(
+    options: ServiceOptions, path: str, body: dict[str, Any], words: str
+) -> None:
+    """They once were internal errors, named existing files, or were answered for a pod without a name."""
+    status, response = ask(options, path, body)
+    assert status == 422
+    assert words in response["error"]
 
 
 def test_questions_end_at_the_time_limit(options: ServiceOptions) -> None:

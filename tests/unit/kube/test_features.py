@@ -67,7 +67,7 @@ REFUSED = {
     ),
     "several mistakes together": (
         "Nope=true,NodeDeclaredFeatures=false",
-        ["unrecognized feature gate: Nope", "feature is locked to true"],
+        ["unrecognized feature gate: Nope", "hint: docs/reference/feature-gates.md lists", "feature is locked to true"],
     ),
     "a gate without what it needs": (
         "TopologyAwareWorkloadScheduling=true",

@@ -91,6 +91,8 @@ def test_files_without_objects_are_rejected(text: str, message: str, tmp_path: P
 def test_unknown_fields_are_described() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"contaners": [], "nodeName": "n"}}
     documents = list(to_documents([pod], source="here"))
-    assert describe_unknown_fields(documents) == "unknown fields are ignored: here, object 1 (Pod p), spec.contaners"
+    assert describe_unknown_fields(documents) == (
+        "unknown fields are ignored: here, object 1 (Pod p), spec.contaners (did you mean 'containers'?)"
+    )
     custom = {"apiVersion": "example.com/v1", "kind": "Quirk", "anything": 1}
     assert describe_unknown_fields(to_documents([custom], source="here")) == ""

@@ -98,6 +98,9 @@ OPERATIONS = {
     "add into a list": ([{"op": "add", "path": "/l/0", "value": 0}], {"a": {"x": 1}, "l": [0, 1, 2]}),
     "remove": ([{"op": "remove", "path": "/l/0"}], {"a": {"x": 1}, "l": [2]}),
     "replace": ([{"op": "replace", "path": "/a/x", "value": 9}], {"a": {"x": 9}, "l": [1, 2]}),
+    "replace an absent key": ([{"op": "replace", "path": "/a/y", "value": 9}], {"a": {"x": 1, "y": 9}, "l": [1, 2]}),
+    "an index from the end": ([{"op": "remove", "path": "/l/-1"}], {"a": {"x": 1}, "l": [1]}),
+    "no value": ([{"op": "add", "path": "/l"}], {"a": {"x": 1}, "l": None}),
     "move": ([{"op": "move", "from": "/a/x", "path": "/b"}], {"a": {}, "l": [1, 2], "b": 1}),
     "copy": ([{"op": "copy", "from": "/a", "path": "/b"}], {"a": {"x": 1}, "l": [1, 2], "b": {"x": 1}}),
     "test that holds": ([{"op": "test", "path": "/a/x", "value": 1}], {"a": {"x": 1}, "l": [1, 2]}),
@@ -116,12 +119,12 @@ def test_json_patch(operations: Any, want: Any) -> None:
 REFUSED = {
     "a test that fails": ([{"op": "test", "path": "/a", "value": 2}], 422),
     "removing what is not there": ([{"op": "remove", "path": "/b"}], 422),
-    "replacing what is not there": ([{"op": "replace", "path": "/b", "value": 1}], 422),
+    "replacing an absent item": ([{"op": "replace", "path": "/l/1", "value": 1}], 422),
     "an index that is too large": ([{"op": "add", "path": "/l/7", "value": 1}], 422),
     "an unknown operation": ([{"op": "swap", "path": "/a"}], 422),
-    "no value": ([{"op": "add", "path": "/b"}], 400),
     "no list": ({"op": "add"}, 400),
-    "a path without a slash": ([{"op": "add", "path": "b", "value": 1}], 400),
+    "a path without a slash": ([{"op": "add", "path": "b", "value": 1}], 422),
+    "a path below a text": ([{"op": "add", "path": "/a/b", "value": 1}], 422),
 }
 
 

@@ -1,4 +1,4 @@
-"""Candidates in a process with limits: measures, fifty kinds of misbehaviour, and the cache."""
+"""Candidates in a process with limits: measures, fifty kinds of misbehavior, and the cache."""
 
 from pathlib import Path
 

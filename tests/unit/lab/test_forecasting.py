@@ -4,9 +4,13 @@ from math import isnan
 from pathlib import Path
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
+from tests.unit.insight.plan.plan_clusters import owned
 
 from moorage.common.errors import InputError
 from moorage.insight import Recalibration, StartInterval
+from moorage.kube.api.pod import Pod
 from moorage.lab import (
     NodePool,
     PolicyText,
@@ -32,7 +36,7 @@ def make_trial() -> Trial:
 
 def test_forecasts_know_only_the_past_and_hit_a_regular_queue() -> None:
     result = calibrate(make_trial(), forecasts=5, draws=10, warm_up=0.5)
-    assert (result.pods, result.waited) == (30, 15)
+    assert (result.pods, result.waited) == (30, 10)
     assert len(result.rows) == 5
     for row in result.rows:
         assert row.waited is not None
@@ -71,6 +75,24 @@ def test_history_is_replayed_on_the_nodes_of_a_cluster(tmp_path: Path) -> None:
     assert idle.forecasts == []
 
 
+def test_services_occupy_their_nodes_in_a_replay(tmp_path: Path) -> None:
+    trial, path = make_trial(), tmp_path / "trace.csv"
+    assert isinstance(trial.trace, Trace)
+    write_trace(path, trial.trace)
+    (large,) = build_cluster("large", (NodePool("large", 1, "2", "2Gi"),), "test").nodes
+    service = convert(owned("web", on=large.name), Pod)
+    service = replace(service, metadata=replace(service.metadata, namespace="default"))
+    policy = load_trial_policy(trial)
+    checks = check_history(path, "", [large, service], policy, forecasts=4, draws=10).forecasts
+    assert [item.waited for item in checks] == [pytest.approx(item.simulated.p50, abs=25.0) for item in checks]
+    assert len(checks) == 4
+    assert check_history(path, "", [large], policy, forecasts=4).forecasts == []
+    # A pod that the trace contains is not counted twice.
+    recorded = TracePod("web", 0.0, runs=10.0, cpu_milli=1000)
+    write_trace(path, replace(trial.trace, pods=(recorded, *trial.trace.pods)))
+    assert check_history(path, "", [large, service], policy, forecasts=4).forecasts == []
+
+
 def test_history_without_durations_cannot_be_replayed(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     path.write_text('{"pod": "shop/a", "result": "scheduled", "time": "2026-11-18T09:00:05Z"}\n')
@@ -79,18 +101,37 @@ def test_history_without_durations_cannot_be_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited", "censored", "is_covered"),
+    ("waited", "censored", "remaining", "is_covered"),
     [
-        (50.0, 0.0, True),
-        (9.5, 0.0, True),
-        (8.0, 0.0, False),
-        (102.0, 0.0, False),
-        (None, 0.0, False),
-        (None, 0.2, True),
+        (50.0, 0.0, 200.0, True),
+        (9.5, 0.0, 200.0, True),
+        (8.0, 0.0, 200.0, False),
+        (102.0, 0.0, 200.0, False),
+        (102.0, 0.2, 200.0, True),
+        (None, 0.0, 200.0, False),
+        (None, 0.0, 60.0, None),
+        (None, 0.2, 200.0, None),
     ],
 )
-def test_coverage(waited: float | None, censored: float, is_covered: bool) -> None:
-    assert ForecastRow("p", "k", 0.0, waited, 10.0, 50.0, 100.0, 1.0, censored).is_covered is is_covered
+def test_coverage(waited: float | None, censored: float, remaining: float, is_covered: bool | None) -> None:
+    row = ForecastRow("p", "k", 0.0, waited, 10.0, 50.0, 100.0, 1.0, censored, remaining=remaining)
+    assert row.is_covered is is_covered
+
+
+def test_starts_after_the_last_arrival_are_unknown() -> None:
+    result = calibrate(make_trial(), forecasts=9, draws=10, warm_up=0.5, cool_down=0.0)
+    late = [row for row in result.rows if row.arrives + 10.0 * round(row.arrives / 90.0) > 2610.0 + 15.0]
+    assert late
+    assert all(row.waited is None for row in late)
+
+
+def test_a_replay_has_a_time_limit(tmp_path: Path) -> None:
+    trial = make_trial()
+    assert isinstance(trial.trace, Trace)
+    write_trace(tmp_path / "trace.csv", trial.trace)
+    nodes, policy = [*trial.cluster.nodes], load_trial_policy(trial)
+    with pytest.raises(TimeoutError):
+        check_history(tmp_path / "trace.csv", "", nodes, policy, forecasts=4, seconds=0.0)
 
 
 def test_history_from_a_trace(tmp_path: Path) -> None:

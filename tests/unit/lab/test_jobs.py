@@ -191,7 +191,7 @@ def test_costs_and_fairness_equal_those_recomputed_from_events(seed: int) -> Non
             served[line.tenant] += line.cpu_milli * (now - last_bound[name])
             if now - last_bound[name] < (line.runs or 0.0) - 1e-6:
                 lost += line.cpu_milli / 1000 * (now - last_bound[name])
-            pending[name] = now  # an evicted pod returns at once
+            pending[name] = now  # an evicted pod returns immediately
     assert measures["evictions"] > 0, "the trial has preemptions"
     assert measures["lost.cpuHours"] == pytest.approx(lost / 3600)
     shares = {tenant: served[tenant] / (served[tenant] + waited[tenant]) for tenant in served}

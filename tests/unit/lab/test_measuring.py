@@ -59,7 +59,7 @@ def test_used_nodes_cost_only_while_they_have_pods() -> None:
 
 
 class Recomputing(Measures):
-    """Measures a trial a second time, from the scheduler's cache and the annotations of its nodes."""
+    """Measures a trial again, from the scheduler's cache and the annotations of its nodes."""
 
     def __init__(self, play: Play[Any]) -> None:
         super().__init__(play)

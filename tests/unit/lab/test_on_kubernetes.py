@@ -70,7 +70,7 @@ def test_manifest_is_an_indexed_job_with_the_volume_at_the_same_path(experiment:
 
 def test_results_outside_the_volume_are_rejected(experiment: Path) -> None:
     settings = JobSettings("moorage", "claim", experiment.parent / "mounted")
-    with pytest.raises(InputError, match="is not on the volume"):
+    with pytest.raises(InputError, match="is outside of the volume"):
         make_job(settings, experiment, experiment.parent / "out", 1)
 
 

@@ -87,6 +87,20 @@ def test_ties_by_name_select_the_first_name() -> None:
     assert {row.node for row in run_trial(trial).pods} == {min(node.name for node in cluster.nodes)}
 
 
+def test_shuffled_ties_fill_one_node_after_the_other_in_an_order_of_the_seed() -> None:
+    pods = [TracePod(f"p{n}", cpu_milli=1000) for n in range(12)]
+    config = config_with(scores={"ImageLocality": 1})
+
+    def nodes(seed: int) -> list[str]:
+        conditions = {"arrivals_only": True, "ties": "shuffled"}
+        trial = trial_with(*pods, cluster=pool_cluster(8), config=config, seed=seed, **conditions)
+        return list(dict.fromkeys(row.node for row in run_trial(trial).pods))
+
+    assert nodes(1) == nodes(1)
+    assert len({tuple(nodes(seed)) for seed in range(1, 6)}) > 1
+    assert len(nodes(1)) in (3, 4)
+
+
 class Broken(ScorePlugin):
     """Fails on its third pod."""
 

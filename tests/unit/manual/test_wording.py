@@ -49,6 +49,16 @@ FLAGGED = {
     "The status is added to each of them.": ["each of them"],
     "Drawn from the seed.": ["participle as subject"],
     "So do the plugins.": ["inversion"],
+    "Skip pods whose node is missing.": ["whose"],
+    "Thus the pod is retried.": ["formal adverb"],
+    "None of the nodes fits.": ["none of"],
+    "The plan need not be applied.": ["need not"],
+    "The pod is explained as if it were pending.": ["as if"],
+    "Filter a node a second time.": ["until then"],
+    "No node is left.": ["is left"],
+    "One look-up, however many nodes there are.": ["no matter"],
+    "A label is no number.": ["predicate no"],
+    "Pods are listed; nodes are filtered; scores are added.": ["two semicolons"],
 }
 CLEAN = [
     "Return the pending pods in scheduling order.",
@@ -70,7 +80,8 @@ def test_plain_english_is_accepted(text: str) -> None:
 
 
 def test_vague_names_are_found() -> None:
-    source = "def run(thing):\n    found = thing.kept\n    nodes = found\n    return nodes\ndef state_of(): ...\n"
+    functions = "def state_of(): ...\ndef is_in(): ...\n"
+    source = f"def run(thing):\n    found = thing.kept\n    nodes = found\n    return nodes\n{functions}"
     assert [(match.line, match.text) for match in sorted(find_vague_names(source))] == [
         (1, "thing"),
         (2, "found"),

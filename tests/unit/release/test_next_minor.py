@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from release.dist import ROOT
-from release.next_minor.modules import DownloadError, Release, Version, _short
-from release.next_minor.oracles import go_mod
+from release.next_minor.modules import DownloadError, Release, Version, _extract, _short
+from release.next_minor.oracles import build_libraries, go_mod, libraries_go_mod
 from release.next_minor.surface import Change, compare_surfaces
 from release.next_minor.todo import DONE, NONE, OPEN, READ, combine, counterpart, judge, write_list
 
@@ -24,6 +27,20 @@ def test_versions_are_read_in_both_numberings() -> None:
 def test_invalid_version_is_rejected_with_an_example() -> None:
     with pytest.raises(DownloadError, match=r"'1.38' is not a version; write for example v1.38.0-beta.0"):
         Version.parse("1.38")
+
+
+def test_modules_are_extracted_in_parallel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOORAGE_CACHE", str(tmp_path))
+    names = [f"k8s.io/m{number}@v0.38.0" for number in range(8)]
+    for number, name in enumerate(names):
+        with zipfile.ZipFile(tmp_path / f"{number}.zip", "w") as archive:
+            for file in range(20 * number + 1):
+                archive.writestr(f"{name}/{file}.go", "package m\n")
+    with ThreadPoolExecutor(4) as pool:
+        archives = [tmp_path / f"{number}.zip" for number in range(8)]
+        extracted = [*pool.map(_extract, archives, names)]
+    assert [len([*directory.iterdir()]) for directory in extracted] == [20 * number + 1 for number in range(8)]
+    assert {path.name for path in (tmp_path / "next-minor" / "modules").iterdir()} == {"k8s.io"}
 
 
 def gate(stage: str, *, default: bool, locked: bool = False, version: str = "1.37") -> list[dict[str, Any]]:
@@ -139,6 +156,17 @@ def test_oracle_of_a_release_requires_its_modules(tmp_path: Any) -> None:
     assert "\tk8s.io/api => k8s.io/api v0.38.0-beta.0\n" in text
 
 
+def test_libraries_need_no_scheduler(tmp_path: Any) -> None:
+    (tmp_path / "go.mod").write_text("go 1.27.0\n")
+    directories = dict.fromkeys(("apimachinery", "apiserver", "component-helpers"), tmp_path)
+    text = libraries_go_mod(Release(Version.parse("1.38.0-alpha.2"), directories))
+    assert "\tk8s.io/apiserver v0.38.0-alpha.2\n" in text
+    assert "k8s.io/kubernetes" not in text
+    missing = Release(Version.parse("1.38.0-alpha.2"), refused={"apimachinery": "403 Forbidden"})
+    with pytest.raises(DownloadError, match=r"k8s.io/apimachinery 1.38.0-alpha.2: 403 Forbidden"):
+        build_libraries(missing)
+
+
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command, which fails before it downloads anything."""
     return subprocess.run(
@@ -168,7 +196,7 @@ def test_unusable_arguments_end_with_one_message(case: str) -> None:
 
 
 REASONS = {
-    "a refused version": ("k8s.io/api@v0.38.0: reading https://proxy/k8s.io/api: 403 Forbidden", "403 Forbidden"),
+    "a rejected version": ("k8s.io/api@v0.38.0: reading https://proxy/k8s.io/api: 403 Forbidden", "403 Forbidden"),
     "an unknown proxy": (
         'k8s.io/api@v0.38.0: Get "https://proxy.invalid/k8s.io/api": dial tcp: lookup proxy.invalid: no such host',
         "dial tcp: lookup proxy.invalid: no such host",

@@ -29,7 +29,7 @@ def test_noise_is_within_its_95_percent_interval() -> None:
     assert 1 <= outside <= 22
 
 
-def test_a_restart_that_changes_the_level_is_no_growth() -> None:
+def test_a_restart_that_changes_the_level_is_not_growth() -> None:
     chance = Random(1)
     lives = [noisy(chance, 300, level=80.0), noisy(chance, 300, level=120.0, start=300.0)]
     parted, joined = slope(lives), slope([lives[0] + lives[1]])

@@ -21,23 +21,23 @@ from moorage.scheduler.framework.status import Status
 from moorage.testing import check_plugin
 
 
-class LabelledArgs(msgspec.Struct, frozen=True):
+class LabeledArgs(msgspec.Struct, frozen=True):
     label: str = "capacity"
 
 
-class Labelled(FilterPlugin):
+class Labeled(FilterPlugin):
     """Has arguments with defaults."""
 
-    Args = LabelledArgs
+    Args = LabeledArgs
 
-    def __init__(self, *, args: LabelledArgs) -> None:
+    def __init__(self, *, args: LabeledArgs) -> None:
         self.label = args.label
 
     def filter(self, cycle: Any, pod: Any, node: Any) -> Status | None:
         return None if self.label in node.labels else Status.unresolvable("node(s) had no label")
 
 
-class Waiting(Labelled):
+class Waiting(Labeled):
     """Waits where nothing may."""
 
     async def filter(self, cycle: Any, pod: Any, node: Any) -> Status | None:  # type: ignore[override]
@@ -45,7 +45,7 @@ class Waiting(Labelled):
 
 
 def test_plugin_class_is_built_with_default_arguments() -> None:
-    check_plugin(Labelled, examples=5)
+    check_plugin(Labeled, examples=5)
 
 
 def test_method_with_wrong_parameters_is_reported() -> None:

@@ -181,8 +181,8 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
         f"{PODS}/web",
         [{"op": "remove", "path": ""}],
         JSON_PATCH,
-        400,
-        "BadRequest",
+        422,
+        "Invalid",
     ),
     "truncated protobuf": ("POST", PODS, b"k8s\x00\x0a\x99", MEDIA_TYPE, 400, "BadRequest"),
     "a binding without a target": (

@@ -101,11 +101,11 @@ CASES = {
 @pytest.mark.parametrize(("workload", "nodes", "pods", "want"), CASES.values(), ids=CASES)
 def test_daemon_pods_on_nodes(workload: DaemonSet, nodes: list[Node], pods: list[Pod], want: list[str]) -> None:
     current = daemons(workload, [], []).revision
-    labelled = [_relabelled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
-    assert describe(daemons(workload, nodes, labelled).actions()) == want
+    labeled = [_relabeled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
+    assert describe(daemons(workload, nodes, labeled).actions()) == want
 
 
-def _relabelled(item: Pod, revision: str) -> Pod:
+def _relabeled(item: Pod, revision: str) -> Pod:
     return replace(item, metadata=replace(item.metadata, labels={REVISION_LABEL: revision}))
 
 

@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Service, list[Pod], Addresses, list[tuple[bool, bool, boo
         ([], 0, 0),
         [(False, True, True)],
     ),
-    "pods without an address are left out": (
+    "pods without an address are omitted": (
         service(),
         [pod("a", labels=WEB, phase="Pending"), pod("b", labels=WEB, phase="Succeeded")],
         ([], 0, 0),
@@ -121,7 +121,7 @@ def written(actions: Iterable[ControllerAction]) -> list[KubeObject]:
     return objects
 
 
-def test_unchanged_addresses_are_not_written_again() -> None:
+def test_unchanged_addresses_are_not_rewritten() -> None:
     objects = (service(), pod("a", labels=WEB))
     assert reconcile(*objects, *written(reconcile(*objects))) == []
     empty = (service(),)

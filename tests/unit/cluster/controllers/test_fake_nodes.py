@@ -28,7 +28,12 @@ def test_shapes(text: str, resources: dict[str, str], zones: int) -> None:
     assert NodeShape.parse(text) == NodeShape(resources, zones)
 
 
-BAD = {"cpu": "not a resource and an amount", "cpu=much": "write an amount", "cpu=-1": "negative", "zones=a": "zones=3"}
+BAD = {
+    "cpu": "not of the form RESOURCE=AMOUNT",
+    "cpu=much": "write an amount",
+    "cpu=-1": "negative",
+    "zones=a": "zones=3",
+}
 
 
 @pytest.mark.parametrize(("text", "current"), BAD.items())

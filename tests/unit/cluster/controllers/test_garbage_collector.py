@@ -45,13 +45,13 @@ CUSTOM = make(Pod, "p", metadata={"ownerReferences": [{"apiVersion": "x/v1", "ki
 CASES = {
     "an object with an owner remains": ([owner(), owned()], "ReplicaSet/shop/web-1", []),
     "an object without its owner is deleted": ([owned()], "ReplicaSet/shop/web-1", ["delete web-1"]),
-    "an object with the owner's name but another UID is no owner": (
+    "an object with the owner's name but another UID is not an owner": (
         [STRANGER, owned()],
         "ReplicaSet/shop/web-1",
         ["delete web-1"],
     ),
     "an object without owner references remains": ([make(Pod, "p")], "Pod/shop/p", []),
-    "owners of unwatched kinds count as existing": ([CUSTOM], "Pod/shop/p", []),
+    "owners of unwatched kinds are treated as existing": ([CUSTOM], "Pod/shop/p", []),
     "a foreground deletion deletes the dependents": (
         [owner("foregroundDeletion"), owned()],
         "Deployment/shop/web",

@@ -114,7 +114,7 @@ OWN = job(template={"schedulingGroup": {"podGroupName": "mine"}})
 ALONE: dict[str, tuple[Job, list[KubeObject], bool]] = {
     "a template with a scheduling group": (OWN, [], False),
     "a job with another manager": (job(owner=CRON), [], False),
-    "a job whose manager has no workload": (
+    "a job with a manager that has no workload": (
         job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"}),
         [],
         False,
@@ -183,7 +183,7 @@ PROTECTED: dict[str, tuple[list[KubeObject], list[str]]] = {
     "a group that is not deleted": ([make(PodGroup, "g", metadata={"finalizers": GONE["finalizers"]})], []),
     "a group without pods": ([make(PodGroup, "g", metadata=GONE)], ["change g"]),
     "a group with a pod": ([make(PodGroup, "g", metadata=GONE), pod("p", **MEMBER)], []),
-    "a group whose pod has ended": (
+    "a group with a terminated pod": (
         [make(PodGroup, "g", metadata=GONE), pod("p", phase="Succeeded", **MEMBER)],
         ["change g"],
     ),

@@ -98,7 +98,7 @@ def node(**annotations: str) -> Node:
 SILENCE = {
     "a fake node runs its pods": (node(), True),
     "a failing node does not run its pods": (node(**{FAIL: "true"}), False),
-    "a real node is left to its own kubelet": (make(Node, "n1"), False),
+    "a real node has its own kubelet": (make(Node, "n1"), False),
 }
 
 

@@ -153,6 +153,24 @@ def test_exception_of_a_controller_is_logged_counted_and_retried(
     assert current[0]["log_level"] == "error"
 
 
+def test_pod_is_not_created_without_its_claims() -> None:
+    """A quota rejects the claim of the second pod."""
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    claim["spec"]["resources"] = {"requests": {"storage": "10Gi"}}
+    store, clock = Store(), VirtualClock()
+    quota = stored("disk", spec={"hard": {"requests.storage": "15Gi"}}, status={})
+    store.put("resourcequotas", "default/disk", quota)
+    parallel = {"podManagementPolicy": "Parallel", "serviceName": "db", "volumeClaimTemplates": [claim]}
+    store.put("statefulsets.apps", "default/db", workload("db", **{"replicas": 3, **parallel}))
+
+    async def run() -> None:
+        async with box_over(store, clock) as embedded:
+            await asyncio.sleep(60)
+            assert [pod.name for pod in embedded.cache[Pod]] == ["db-0"]
+
+    run_virtual(run(), clock)
+
+
 class Insistent(Picky):
     """Repeats a write that the server ignores: a patch of a field that does not exist, or a second deletion."""
 

@@ -8,6 +8,7 @@ from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.persistent_volumes import (
     PROVISIONED_BY,
     PROVISIONERS,
+    AttributesClassController,
     ClaimController,
     VolumeController,
 )
@@ -15,7 +16,7 @@ from moorage.common.clock import VirtualClock
 from moorage.kube.api.claims import SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
-from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttributesClass
 
 
 def claim(
@@ -120,10 +121,21 @@ def test_claim_in_use_is_kept_until_its_last_pod_finishes() -> None:
     dying = make(PersistentVolumeClaim, "data", metadata=metadata)
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     controller = ClaimController(VirtualClock())
-    assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(**uses)]))) == []
-    assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(phase="Succeeded", **uses)]))) == [
-        "change data"
-    ]
+    using = pod(**uses)
+    assert describe(controller.reconcile(dying.key, InformerCache([dying, using]))) == []
+    for unused in (pod(node="", **uses), pod(phase="Succeeded", **uses)):
+        assert describe(controller.reconcile(dying.key, InformerCache([dying, unused]))) == ["change data"]
+
+
+def test_attributes_class_in_use_is_kept() -> None:
+    metadata = {"finalizers": ["kubernetes.io/vac-protection"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    dying = make(VolumeAttributesClass, "gold", metadata=metadata)
+    used, other = claim(volumeAttributesClassName="gold"), claim(volumeAttributesClassName="silver")
+    controller = AttributesClassController(VirtualClock())
+    assert describe(controller.reconcile("gold", InformerCache([dying, used]))) == []
+    cache = InformerCache([dying, other])
+    assert [*controller.affected(other, cache)] == ["gold"]
+    assert describe(controller.reconcile("gold", cache)) == ["change gold"]
 
 
 def bound(policy: str, **annotations: str) -> PersistentVolume:

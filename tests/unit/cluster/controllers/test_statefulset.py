@@ -66,7 +66,7 @@ CASES = {
         [member(0, revision="old"), member(1, revision="old"), member(2, revision="old")],
         ["delete db-2", "delete db-1"],
     ),
-    "missing pods count as unavailable": (
+    "missing pods are unavailable": (
         stateful_set(3, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}}, podManagementPolicy="Parallel"),
         [member(0, revision="old"), member(1, revision="old"), member(2, stopping=True)],
         ["delete db-1"],

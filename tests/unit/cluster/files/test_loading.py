@@ -419,7 +419,7 @@ def test_bad_objects(content: Any, message: str) -> None:
 
 
 def test_the_same_object_twice() -> None:
-    with pytest.raises(InputError, match=r"object 2: Pod 'default/a' is there already, from the input, object 1"):
+    with pytest.raises(InputError, match=r"object 2: Pod 'default/a' is already defined in the input, object 1"):
         cluster_from([pod(), pod()])
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from moorage.cluster.runs.history import PodHistory, Utilisation
-from moorage.cluster.runs.run_report import utilisation_table, wait_summary
+from moorage.cluster.runs.history import PodHistory, Utilization
+from moorage.cluster.runs.run_report import utilization_table, wait_summary
 
 
 def test_wait_summary_is_empty_without_waiting_pods() -> None:
@@ -10,11 +10,11 @@ def test_wait_summary_is_empty_without_waiting_pods() -> None:
 
 TABLES = {
     "without groups": (
-        [Utilisation("memory", 2**33, 2**32, 2**32, 2**31)],
+        [Utilization("memory", 2**33, 2**32, 2**32, 2**31)],
         "Resource  Allocatable  At the end  Mean       Peak\nmemory    8Gi          4Gi (50%)   2Gi (25%)  4Gi (50%)",
     ),
     "with groups, one of nodes without the label": (
-        [Utilisation("cpu", 4.0, 0.5, 1.0, 0.25, "x"), Utilisation("cpu", 0.0, 0.0, 0.0, 0.0)],
+        [Utilization("cpu", 4.0, 0.5, 1.0, 0.25, "x"), Utilization("cpu", 0.0, 0.0, 0.0, 0.0)],
         "Group  Resource  Allocatable  At the end  Mean      Peak\n"
         "x      cpu       4            0.5 (12%)   0.2 (6%)  1 (25%)\n"
         "-      cpu       0            0 (-)       0 (-)     0 (-)",
@@ -23,5 +23,5 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("rows", "table"), TABLES.values(), ids=TABLES)
-def test_utilisation_is_laid_out(rows: list[Utilisation], table: str) -> None:
-    assert utilisation_table(rows) == table
+def test_utilization_is_laid_out(rows: list[Utilization], table: str) -> None:
+    assert utilization_table(rows) == table

@@ -88,8 +88,8 @@ def test_writes_follow_the_rules_of_the_api() -> None:
         await world.cluster.bind(pod, "n")
         with pytest.raises(Conflict, match="already assigned"):
             await world.cluster.bind(pod, "other")
-        labelled = replace(node, metadata=replace(node.metadata, labels={"x": "1"}))
-        await world.cluster.update(labelled)
+        labeled = replace(node, metadata=replace(node.metadata, labels={"x": "1"}))
+        await world.cluster.update(labeled)
         with pytest.raises(Conflict):
             await world.cluster.update(replace(node, metadata=replace(node.metadata, labels={"x": "2"})))
         with pytest.raises(NotFound):
@@ -221,14 +221,14 @@ LEFT_TO_THE_API = {
 
 
 @pytest.mark.parametrize(("pod", "uid"), LEFT_TO_THE_API.values(), ids=LEFT_TO_THE_API)
-def test_invalid_binding_is_left_to_the_api(pod: Pod, uid: str) -> None:
+def test_the_api_handles_invalid_bindings(pod: Pod, uid: str) -> None:
     api, entry = stored(pod)
 
     assert not bind_pod(api.store, entry, uid, "n", api.clock.now())
     assert make_entry(api, pod) is entry
 
 
-def test_json_is_left_to_the_api() -> None:
+def test_the_api_handles_json() -> None:
     api, entry = stored(make_pod("p"), as_json=True)
 
     assert not bind_pod(api.store, entry, UID, "n", api.clock.now())
@@ -255,7 +255,7 @@ def test_status_of_kubelets_is_merged(status: Any) -> None:
 
 
 @pytest.mark.parametrize("patch", [{"resources": {"requests": {"cpu": "2"}}}, {"allocatedResources": {"cpu": "2"}}])
-def test_status_with_resources_is_left_to_the_api(patch: dict[str, Any]) -> None:
+def test_the_api_handles_status_with_resources(patch: dict[str, Any]) -> None:
     api, entry = stored(make_pod("p"))
     assert not merge_status(api.store, entry, patch)
 

@@ -19,7 +19,7 @@ CASES: dict[str, tuple[tuple[str, str], list[str | None], list[int], dict[str, A
     "or the lowest": (("Number", "Lowest"), ["10", "100", "55"], [100, 1, 50], {}),
     "fractions count": (("Number", "Lowest"), ["2.5", "1.2"], [1, 100], {}),
     "a node without the value scores zero": (NUMBERS, [None, "7"], [0, 1], {}),
-    "nor does one whose value is no number": (NUMBERS, ["much", "3", "5"], [0, 1, 100], {}),
+    "a value that is not a number": (NUMBERS, ["much", "3", "5"], [0, 1, 100], {}),
     "nor one that is beyond reason": (NUMBERS, ["1e300", "nan", "inf", "5"], [0, 0, 0, 1], {}),
     "no node has the value": (NUMBERS, [None, ""], [0, 0], {}),
     "all nodes have the same value": (NUMBERS, ["50", "50"], [1, 1], {}),

@@ -153,11 +153,11 @@ def _cluster(chance: Random) -> tuple[KubeObject, ...]:
         name = f"n{number}"
         has = {"cpu": chance.choice((8, 64)), GPU_COUNT: gpus, GPU_MILLI: 1000 * gpus}
         objects.append(make_node(name, labels=model, allocatable=has))
-        objects += [_neighbour(chance, f"{name}-{index}", name) for index in range(chance.randint(0, 4))]
+        objects += [_neighbor(chance, f"{name}-{index}", name) for index in range(chance.randint(0, 4))]
     return tuple(objects)
 
 
-def _neighbour(chance: Random, name: str, node: str) -> Pod:
+def _neighbor(chance: Random, name: str, node: str) -> Pod:
     devices = chance.choice((None, "0", "1", "0,1", "7", "x", "0,0"))
     more = {} if devices is None else {GPU_DEVICES: devices}
     return gpu_pod(name, gpus=chance.choice((0, 1, 1, 2)), milli=chance.choice((250, 500, 1000)), node=node, more=more)

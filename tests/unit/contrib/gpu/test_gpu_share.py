@@ -71,7 +71,7 @@ def test_filter(there: list[Pod], pod: Pod, expected: Status | None, form: Filte
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_node_without_gpus_is_rejected_for_good(form: FilterForm) -> None:
+def test_a_node_without_gpus_is_rejected_permanently(form: FilterForm) -> None:
     rig = Rig(make_node("n"))
     assert run_filter(GpuShare(handle=rig), rig, gpu_pod(), form) == [NO_GPU]
 

@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a path that is neither": ({"policy": "weights.pt"}, "write module:function, or the path of an .onnx file"),
     "a negative limit": ({"policy": "a:b", "timeLimit": "-1s"}, "must not be negative; 0s waits without a limit"),
     "an unknown fallback": ({"policy": "a:b", "fallback": "Best"}, '"LeastAllocated"'),
-    "a resource twice": ({"policy": "a:b", "resources": ["cpu", "cpu"]}, "each of them once"),
+    "a resource twice": ({"policy": "a:b", "resources": ["cpu", "cpu"]}, "without duplicates"),
 }
 
 

@@ -58,10 +58,10 @@ def pod(
     return {**manifest, "status": {"phase": "Running"}} if on else manifest
 
 
-def session(*objects: Object, config: str | None = None, honours_nominations: bool = False, gates: str = "") -> Session:
+def session(*objects: Object, config: str | None = None, honors_nominations: bool = False, gates: str = "") -> Session:
     policy = load_policy(collect_plugins(), config, features=FeatureGates.parse(gates) if gates else None)
     documents = to_documents(objects, source="the test")
-    return Session(documents, policy, honours_nominations=honours_nominations)
+    return Session(documents, policy, honors_nominations=honors_nominations)
 
 
 def check_changes(objects: list[Object], kinds: list[str]) -> None:

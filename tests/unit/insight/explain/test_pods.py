@@ -3,11 +3,13 @@
 import pytest
 from tests.support.gangs import COSCHEDULING
 from tests.unit.insight.explain.clusters import TAINT, Object, node, pod, session
+from tests.unit.insight.explain.parts import claim, storage_class
 
 from moorage import CycleState, FilterPlugin, NodeInfo, Pod, Status
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif.session import Session
 from moorage.kube.manifests import to_documents
+from moorage.kube.patches import json_patch
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
@@ -43,6 +45,23 @@ DECISIVE = {
 }
 
 
+def test_change_of_an_ephemeral_volume_is_a_change_of_the_pod() -> None:
+    """The volume controller creates the claim from the pod, so that an edit of the claim would be lost."""
+    wish = claim("p-scratch", storage_class="fsat")
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": wish["spec"]}}}
+    waiting = pod("p", volumes=[volume])
+    waiting["metadata"]["uid"] = "u"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    wish["metadata"]["ownerReferences"] = [owner]
+    with session(node("n1"), storage_class("fast"), wish, waiting, honors_nominations=True) as opened:
+        change = explain_pod(opened, "default/p").changes[0]
+    assert change.text == "Change the storage class of the ephemeral volume scratch from fsat to fast"
+    (edit,) = change.edits
+    assert edit["object"]["kind"] == "Pod"
+    template = json_patch(waiting, edit["patch"])["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]
+    assert template["spec"]["storageClassName"] == "fast"
+
+
 @pytest.mark.parametrize(("objects", "requests", "reason"), DECISIVE.values(), ids=DECISIVE)
 def test_decisive_reason_is_first(objects: tuple[Object, ...], requests: dict[str, str], reason: str) -> None:
     with session(*objects, pod("p", requests=requests)) as opened:
@@ -71,7 +90,7 @@ def test_gang_with_missing_pods_reports_it() -> None:
     with session(node("n1"), *gang(2, "3"), config=CONFIG) as cluster:
         explanation = explain_pod(cluster, "default/ring-0")
     assert not explanation.decision.node
-    assert explanation.decision.message == 'the group "ring" starts with 3 pods and 2 of them are there'
+    assert explanation.decision.message == 'the group "ring" requires 3 pods, but only 2 exist'
     assert explanation.group == {"name": "ring", "members": 2, "fits": 2, "minCount": 3}
 
 
@@ -89,7 +108,7 @@ def test_gang_that_fits_is_placed() -> None:
     assert explanation.decision.node == "n1"
 
 
-def test_pod_of_another_scheduler_is_explained_as_if_it_were_ours() -> None:
+def test_pod_of_another_scheduler_is_explained_like_ours() -> None:
     with session(node("n1"), pod("p", schedulerName="volcano", requests={"cpu": "8"})) as opened:
         explained = explain_pod(opened, "default/p")
     assert explained.notes[0].startswith("another scheduler is responsible: schedulerName is volcano")

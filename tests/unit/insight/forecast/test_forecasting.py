@@ -1,4 +1,4 @@
-"""Forecasts on small clusters whose answer is known."""
+"""Forecasts on small clusters with a known result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,20 @@ from tests.unit.insight.explain.clusters import Object, node, pod
 from tests.unit.insight.plan.plan_clusters import owned
 
 from moorage.common.errors import InputError
-from moorage.insight import Forecast, ForecastOptions, PastPod, PodTraits, Session, find_size, forecast_start
+from moorage.insight import (
+    CheckedForecast,
+    Forecast,
+    ForecastOptions,
+    PastPod,
+    PodTraits,
+    Recalibration,
+    Session,
+    StartInterval,
+    find_size,
+    forecast_queue,
+    forecast_start,
+    queue_lines,
+)
 from moorage.insight.whatif.edits import edit_from
 from moorage.kube.api.meta import parse_time
 
@@ -130,7 +143,7 @@ def test_durations_come_from_the_history() -> None:
     assert "40 recorded runs" in result.assumptions[0]
 
 
-def test_arrivals_of_the_history_take_freed_room() -> None:
+def test_arrivals_of_the_history_use_freed_resources() -> None:
     busy = [
         job_pod(f"busy-{number}", on="n1", cpu="2", started="09:30", runs=f"{60 + 10 * number}m") for number in (0, 1)
     ]
@@ -172,6 +185,28 @@ def test_suggested_changes_make_the_pod_start_earlier() -> None:
         assert median_start(again) == change.p50 < 1800.0, change
 
 
+def test_starts_after_changes_are_corrected_by_earlier_forecasts() -> None:
+    cluster = (node("n1", cpu="4"), *(job_pod(f"b{n}", on="n1", cpu="2", started="09:30") for n in range(2)))
+    subject = job_pod("w", cpu="4")
+    late = [
+        CheckedForecast(float(n), StartInterval(50.0, 100.0, 200.0), StartInterval(50.0, 100.0, 200.0), (100.0,), 900.0)
+        for n in range(30)
+    ]
+    recalibration = Recalibration(late, until=1e6)
+    plain = forecast("w", *cluster, subject, with_changes=True)
+    result = forecast("w", *cluster, subject, with_changes=True, recalibration=recalibration)
+    assert [change.text for change in result.sooner] == [change.text for change in plain.sooner]
+    assert result.sooner
+    for change, before in zip(result.sooner, plain.sooner, strict=True):
+        with opened(*cluster, subject) as session:
+            session.apply(*(edit_from(edit) for edit in change.edits))
+            settings = ForecastOptions(now=NOW, draws=10, with_changes=False, recalibration=recalibration)
+            again = forecast_start(session, "w", "default", settings)
+        assert median_start(again) == change.p50
+        assert change.p50 == before.p50 if before.p50 < 1.0 else change.p50 > before.p50
+    assert any(change.p50 > 1.0 for change in result.sooner)
+
+
 def test_job_starts_when_all_its_pods_do() -> None:
     template = {"spec": job_pod("x", cpu="2", runs="1h")["spec"]}
     job = {
@@ -195,3 +230,42 @@ def test_ended_pod_is_rejected() -> None:
 def test_unknown_pod_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(InputError, match="default/worker"):
         forecast("worked", node("n1"), job_pod("worker"))
+
+
+QUEUE = (
+    node("n1", cpu="4"),
+    RUNNING,
+    job_pod("first", cpu="3", runs="10m"),
+    job_pod("second", cpu="3"),
+    job_pod("too-large", cpu="5"),
+    job_pod("gated", cpu="1", schedulingGates=[{"name": "quota"}]),
+    job_pod("foreign", cpu="1", schedulerName="volcano"),
+)
+
+
+def test_queue_is_forecast_in_the_order_of_starts() -> None:
+    with opened(*QUEUE) as session:
+        result = forecast_queue(session, ForecastOptions(now=NOW, draws=10))
+        alone = [
+            forecast_start(session, f"default/{name}", "default", ForecastOptions(now=NOW, draws=10))
+            for name in ("first", "second")
+        ]
+    assert [(item.pod, item.state) for item in result.pods] == [
+        ("default/first", "pending"),
+        ("default/second", "pending"),
+        ("default/too-large", "never"),
+        ("default/gated", "gated"),
+    ]
+    assert [item.start for item in result.pods[:2]] == [forecast.start for forecast in alone]
+    assert result.pods[0].start is not None
+    assert result.pods[0].start.p50 == 1800.0
+    lines = list(queue_lines(result))
+    assert lines[0] == "default/first      is expected to start in 30m (80% interval: 30m to 30m)"
+    assert lines[2] == "default/too-large  does not start unless the cluster changes"
+
+
+def test_forecast_of_the_queue_reports_few_simulated_futures() -> None:
+    with opened(*QUEUE) as session:
+        with pytest.raises(InputError, match="longer than the time limit"):
+            forecast_queue(session, ForecastOptions(now=NOW), seconds=0.0)
+        assert forecast_queue(session, ForecastOptions(now=NOW), namespace="other").pods == ()

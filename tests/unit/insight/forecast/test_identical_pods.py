@@ -1,4 +1,4 @@
-"""Identical pending pods: attempts that must fail are skipped, and starts stay the same."""
+"""Identical pending pods: attempts that must fail are skipped, and starts do not change."""
 
 import pytest
 from msgspec import convert

@@ -7,7 +7,7 @@ from moorage.insight.forecast.forecast_model import StartInterval
 from moorage.insight.forecast.recalibration import CheckedForecast, Recalibration
 
 EVERY = 10_000.0
-"""Seconds between forecasts: longer than all waits of these tests, unless they say otherwise."""
+"""Seconds between forecasts: longer than all waits of these tests by default."""
 
 
 def replay(waits: list[float], simulated: StartInterval, naive: float | None = None) -> list[CheckedForecast]:

@@ -21,7 +21,7 @@ def count_new(seconds: list[float]) -> float:
     return float(counts[-1] / counts.sum())
 
 
-def test_batches_are_told_from_independent_durations() -> None:
+def test_batches_are_distinguished_from_independent_durations() -> None:
     batches = in_batches(600.0, 10_000.0, 900.0, 40_000.0)
     mixed = [float(item) for item in np.random.default_rng(6).permutation(batches)]
     assert count_new(batches) < 0.25

@@ -42,7 +42,7 @@ def pod(name: str, cpu: str = "1", *, node: str = "", **spec: Any) -> Content:
 
 
 def job(name: str, completions: int, minutes: int, cpu: str = "1") -> Content:
-    """Describe a job whose pods run for some minutes."""
+    """Describe a job with pods that run for some minutes."""
     template = {
         "metadata": {"annotations": {"moorage.io/run-for": f"{minutes}m"}},
         "spec": {"restartPolicy": "Never", "containers": pod("x", cpu)["spec"]["containers"]},
@@ -71,7 +71,7 @@ def policy(text: str = "") -> Policy:
 
 def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster:
     """Take objects for a cluster that was read."""
-    return LoadedCluster(list(to_documents(contents, source="test")), note, honours_nominations=False)
+    return LoadedCluster(list(to_documents(contents, source="test")), note, honors_nominations=False)
 
 
 def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StaticCluster:

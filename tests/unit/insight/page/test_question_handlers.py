@@ -63,3 +63,15 @@ def test_plans_equal_those_of_the_command(question: str) -> None:
         name = question.partition("=")[2]
         plan = plan_drain(session, [name]) if "node" in question else plan_room(session, [name], goal="fit")
     assert page == {"isFeasible": plan.feasible, "lines": list(plan_lines(plan))}
+
+
+def test_timeline_has_the_pending_pods() -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, "forecast"), await get(service, "waiting")
+
+    forecast, waiting = served(talk)
+    assert {item["pod"] for item in forecast["pods"]} == {
+        item["pod"] for item in waiting["pods"] if item["place"] != "another scheduler"
+    }
+    assert forecast["count"] == len(forecast["pods"])
+    assert forecast["draws"] >= 1

@@ -15,7 +15,7 @@ def test_changes_are_searched_if_the_nodes_are_known(existing: tuple[dict[str, o
     run = ReplayedRun("run", policy(), replayed(SMALL))
 
     async def go() -> bool:
-        cluster = LoadedCluster(list(to_documents(existing, source="test")), "", honours_nominations=False)
+        cluster = LoadedCluster(list(to_documents(existing, source="test")), "", honors_nominations=False)
         source = ReplayedCluster(cluster, [run], "test")
         await source.start()
         try:

@@ -26,7 +26,7 @@ REFUSED: dict[str, tuple[str, str, bytes, list[tuple[bytes, bytes]], int, str]] 
     "an unknown pod is not explained": ("GET", "/ui/api/pod?pod=shop/absent", b"", [], 422, "not found"),
     "a similar name is suggested for an unknown node": ("GET", "/ui/api/node?node=n11", b"", [], 422, "node not found"),
     "a run is a number": ("GET", "/ui/api/state?run=x", b"", [], 422, "not a number"),
-    "there is one run": ("GET", "/ui/api/state?run=1", b"", [], 422, "1 is not a run"),
+    "there is one run": ("GET", "/ui/api/state?run=1", b"", [], 422, "1 does not exist"),
     "a moment is a number": ("GET", "/ui/api/state?at=noon", b"", [], 422, "not a number of seconds"),
     "a page is not endless": ("GET", "/ui/api/waiting?limit=100000", b"", [], 422, "not a number from 0 to 200"),
     "the body is JSON": ("POST", "/ui/api/try", b"{", JSON, 422, "invalid JSON"),
@@ -90,6 +90,14 @@ def test_pods_are_listed(path: str, pods: list[str]) -> None:
     reply = served(talk)
     assert [line["pod"] for line in reply["pods"]] == pods
     assert reply["namespaces"] == ["shop"]
+
+
+@pytest.mark.parametrize("path", ["pods?q=big", "waiting?q=big"])
+def test_requests_of_pending_pods_are_listed(path: str) -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, path)
+
+    assert {line["requests"]["cpu"] > 0 for line in served(talk)["pods"]} == {True}
 
 
 def test_reasons_can_be_restricted_to_a_namespace() -> None:

@@ -98,18 +98,18 @@ def test_gated_pod_uses_no_capacity() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "there is no such node": ({"drain": ["n9"]}, "not found"),
-    "this is no YAML": ({"drop": "{"}, "added pods"),
+    "invalid YAML": ({"drop": "{"}, "added pods"),
     "there is no pod in it": (
         {"drop": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}"},
-        "no Pod and no workload",
+        "contains no Pod or workload",
     ),
     "too many copies": ({"drop": POD, "copies": 501}, "not a number from 1"),
     "no copies": ({"drop": POD, "copies": 0}, "not a number from 1"),
     "there is no such profile": ({"weights": {"other": {"NodeAffinity": 1}}}, "unknown profile"),
     "there is no such plugin": ({"weights": {"default-scheduler": {"Nothing": 1}}}, "no plugin"),
     "a weight is positive": ({"weights": {"default-scheduler": {"NodeAffinity": 0}}}, "not a weight"),
-    "this is no edit": ({"edits": [{"x": 1}]}, "invalid edit"),
-    "a node is named by a text": ({"drain": [1]}, "Expected"),
+    "an invalid edit": ({"edits": [{"x": 1}]}, "invalid edit"),
+    "a node is named by a text": ({"drain": [1]}, "expected a string"),
 }
 
 

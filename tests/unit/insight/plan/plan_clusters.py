@@ -1,4 +1,4 @@
-"""Small clusters whose pods have controllers, for plans."""
+"""Small clusters with pods of controllers, for plans."""
 
 from typing import Any
 

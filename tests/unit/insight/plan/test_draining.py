@@ -1,10 +1,11 @@
-"""Drains: where pods land, which pods stay and why, and how budgets divide a drain into steps."""
+"""Drains: where pods land, which pods remain and why, and how budgets divide a drain into steps."""
 
 from typing import Any
 
 import pytest
 from tests.unit.insight.explain.clusters import GATES, Object, gang, node, session
 from tests.unit.insight.explain.clusters import pod as bare_pod
+from tests.unit.insight.explain.parts import claim, device_claim, device_class, device_slice, storage_class, volume
 from tests.unit.insight.plan.plan_clusters import budget, owned
 
 from moorage.common.errors import InputError
@@ -48,6 +49,20 @@ def test_all_pods_of_a_step_end_before_the_first_is_recreated() -> None:
     objects = [node("n1"), node("n2"), node("n3"), *pods]
     assert not drained(*objects, nodes=("n1", "n2")).feasible
     assert moves(drained(*objects)) == [[("a", "n3")]]
+
+
+def test_order_of_replacements_divides_the_drain_into_steps() -> None:
+    def owned_by(name: str, **more: Any) -> Object:
+        return owned(name, owner=name, on="n1", **more)
+
+    objects = [node("n1"), node("n2", labels={"disk": "ssd"}), node("n3", labels={"disk": "hdd"})]
+    selective = [owned_by(name, nodeSelector={"disk": disk}) for name, disk in (("a", "ssd"), ("b", "hdd"))]
+    assert moves(drained(*objects, *selective)) == [[("a", "n2"), ("b", "n3")]], "each has one node in any order"
+    similar = [owned_by(name, requests={"cpu": cpu}) for name, cpu in (("a", "2"), ("b", "1"))]
+    plan = drained(*objects, *similar)
+    assert plan.feasible
+    assert [len(step) for step in moves(plan)] == [1, 1], "the first replacement changes the node of the second"
+    assert [step.cordon for step in plan.steps] == [("n1",), ()]
 
 
 def test_a_budget_divides_the_drain_into_steps() -> None:
@@ -232,6 +247,62 @@ def test_a_local_volume_keeps_its_pod() -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     plan = drained(node("n1"), node("n2"), volume, claim, owned("p", kind="StatefulSet", on="n1", volumes=volumes))
     assert "PersistentVolume" in plan.cannot_move[0].reason
+
+
+def with_device(name: str, on: str) -> list[Object]:
+    """Return a pod with a claim from a template, and the claim, which has the device of its node."""
+    uid = f"uid-of-{name}"
+    pod = owned(name, on=on, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    pod["metadata"]["uid"] = uid
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    pod["status"] = {
+        "phase": "Running",
+        "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}],
+    }
+    claim = device_claim(name=f"{name}-gpu")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+    claim["metadata"]["ownerReferences"] = [reference]
+    selected = {"request": "r", "driver": "gpu.example", "pool": on, "device": "d0"}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
+    allocation = {"devices": {"results": [selected]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+    claim["status"] = {
+        "allocation": allocation,
+        "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
+    }
+    return [pod, claim]
+
+
+def test_claims_of_devices_from_templates_are_created_again() -> None:
+    cluster = [*(node(f"n{n}") for n in (1, 2, 3)), device_class(), *(device_slice(f"n{n}") for n in (1, 2))]
+    first, second = with_device("a", "n1"), with_device("b", "n2")
+    assert moves(drained(*cluster, *first)) == [[("a", "n2")]]
+    assert drained(*cluster, *first, *second).cannot_move[0].pod == "default/a"
+    swapped = drained(*cluster, device_slice("n3"), *first, *second, nodes=("n1", "n2"), rolling=1)
+    assert moves(swapped) == [[("a", "n3")], [("b", "n1")]]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_ephemeral_volumes_do_not_keep_their_pods(is_own: bool) -> None:
+    data = claim("p-data", volume="disk", storage_class="slow")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
+    data["metadata"]["ownerReferences"] = [reference] * is_own
+    template = {"spec": data["spec"]}
+    pod = owned("p", on="n1", volumes=[{"name": "data", "ephemeral": {"volumeClaimTemplate": template}}])
+    if not is_own:
+        pod = owned("p", on="n1", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "p-data"}}])
+    pod["metadata"]["uid"] = "p"
+    disk = volume("disk", "a", claimed_by="p-data")
+    objects = (node("n1", zone="a"), node("n2", zone="b"), storage_class("slow"), data, disk, pod)
+    assert drained(*objects).feasible is is_own
+
+
+def test_volumes_of_a_stateful_set_restrict_its_pods_to_their_zone() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    pod = owned("db-0", kind="StatefulSet", owner="db", on="n1", volumes=volumes)
+    data, disk = claim("data-db-0", volume="disk"), volume("disk", "a", claimed_by="data-db-0")
+    nodes = [node(name, zone=zone) for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a"))]
+    assert moves(drained(*nodes, data, disk, pod)) == [[("db-0", "n3")]]
+    assert "volume" in drained(*nodes[:2], data, disk, pod).cannot_move[0].reason.lower()
 
 
 def test_members_of_a_gang_move_together() -> None:

@@ -35,6 +35,18 @@ def placed(plan: Plan) -> dict[str, str | None]:
     return {item.pod.removeprefix("default/"): item.node for item in plan.placed}
 
 
+def test_manifests_of_other_namespaces_are_requested() -> None:
+    manifest = bare_pod("r", requests=LARGE)
+    manifest["metadata"]["namespace"] = "ml"
+    assert [(item.pod, item.node) for item in room(node("n1"), request=(manifest,)).placed] == [("ml/r", "n1")]
+
+
+def test_all_pending_pods_are_placed_in_the_order_of_the_queue() -> None:
+    low, high = bare_pod("low", requests=LARGE), bare_pod("high", requests=LARGE, priority=10)
+    plan = room(node("n1"), low, high)
+    assert [(item.pod, item.node) for item in plan.placed] == [("default/high", "n1"), ("default/low", None)]
+
+
 def test_one_move_makes_the_pod_fit() -> None:
     plan = room(
         *(node(name) for name in ("n1", "n2")),
@@ -129,30 +141,30 @@ def test_limits_of_moves_that_are_too_low_are_proven(limit: int) -> None:
     plan = room(
         *(node(f"n{number}") for number in range(1, 5)), *pods, *requested, constraints=Constraints(max_moves=limit)
     )
-    least = 2 if limit else plan.reason.split()[-2]
-    assert plan.reason == f"impossible: --max-moves is {limit}, and the least number of moves is {least} (proven)"
+    least = 2 if limit else plan.reason.split()[-5]
+    assert plan.reason == f"impossible: --max-moves is {limit}, and at least {least} moves are needed (proven)"
 
 
-def test_gated_pods_cannot_get_room() -> None:
+def test_gated_pods_cannot_get_space() -> None:
     plan = room(node("n1"), bare_pod("r", schedulingGates=[{"name": "quota"}]))
     assert plan.reason == "impossible: default/r has scheduling gates, which moves do not remove"
 
 
-def test_gated_pods_take_no_room() -> None:
+def test_gated_pods_use_no_space() -> None:
     gated = bare_pod("a", requests=LARGE, schedulingGates=[{"name": "quota"}])
     plan = room(node("n1"), gated, bare_pod("b", requests=LARGE), request=("a", "b"))
     assert placed(plan) == {"a": None, "b": "n1"}
 
 
 @pytest.mark.parametrize(("priority", "is_noted"), [(1, True), (-1, False)])
-def test_pending_pods_that_may_take_the_room_are_noted(priority: int, is_noted: bool) -> None:
+def test_pending_pods_that_may_use_the_space_are_noted(priority: int, is_noted: bool) -> None:
     objects = [
         *(node(name) for name in ("n1", "n2")),
         *(owned(name, on=on, requests={"cpu": "2"}) for name, on in (("a", "n1"), ("b", "n2"))),
         bare_pod("r", requests=LARGE),
         bare_pod("x", requests=LARGE, priority=priority),
     ]
-    note = "1 other pending pod of the same or a higher priority may take the room: default/x"
+    note = "1 other pending pod of the same or a higher priority may use the free capacity: default/x"
     assert room(*objects, request=("r",)).notes == ((note,) if is_noted else ())
 
 
@@ -160,7 +172,7 @@ def test_a_cluster_without_pending_pods_is_reported() -> None:
     assert room(node("n1"), goal="fit").notes == ("no pod is pending",)
 
 
-def test_a_job_gets_room_for_all_of_its_pods() -> None:
+def test_a_job_gets_space_for_all_of_its_pods() -> None:
     containers = bare_pod("x", requests=LARGE)["spec"]["containers"]
     job = {
         "apiVersion": "batch/v1",

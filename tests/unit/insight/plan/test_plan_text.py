@@ -13,7 +13,7 @@ from moorage.common.errors import InputError
 from moorage.insight.plan.draining import plan_drain
 from moorage.insight.plan.plan_html import plan_html
 from moorage.insight.plan.plan_model import Plan, read_plan
-from moorage.insight.plan.plan_text import bound_line, plan_lines, plan_markdown
+from moorage.insight.plan.plan_text import bound_line, headline, plan_lines, plan_markdown
 from moorage.insight.whatif.packing_model import Bound
 
 
@@ -43,6 +43,13 @@ def test_text(plan: Plan) -> None:
         "",
         "PodDisruptionBudget default/web limits the evictions per step",
     ]
+
+
+def test_plans_without_steps_have_short_headlines(plan: Plan) -> None:
+    empty = replace(plan, steps=(), cannot_move=(), waits=())
+    assert headline(replace(empty, feasible=True)) == "drain: feasible, no moves are needed"
+    assert headline(replace(empty, reason="impossible: too large")) == "drain: impossible: too large"
+    assert headline(replace(empty, reason="too slow")) == "drain: not feasible: too slow"
 
 
 def test_markdown_has_commands_in_order(plan: Plan) -> None:

@@ -120,3 +120,38 @@ def test_the_limit_of_moves_holds() -> None:
 def test_invalid_shares_are_rejected() -> None:
     with pytest.raises(InputError):
         rebalanced(node("n1"), hot=80)
+
+
+def prefer(*weights: tuple[str, int]) -> Object:
+    terms = [
+        {"weight": weight, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": [disk]}]}}
+        for disk, weight in weights
+    ]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("preferences", "capacity", "moved"),
+    {
+        "another node is favored": ([("ssd", 10)], "4", [("p", "ssd")]),
+        "the larger weight decides": ([("ssd", 10), ("hdd", 20)], "4", []),
+        "the favored node is full": ([("ssd", 10)], "500m", []),
+        "no node is favored": ([("tape", 10)], "4", []),
+        "an invalid preference": ([("no label value!", 10)], "4", []),
+    }.values(),
+)
+def test_preferred_node_affinity_is_an_option(
+    preferences: list[tuple[str, int]], capacity: str, moved: list[tuple[str, str]]
+) -> None:
+    nodes = [
+        node("hdd", labels={"disk": "hdd"}),
+        node("other"),
+        node("ssd", cpu=capacity, labels={"disk": "ssd"}),
+    ]
+    subject = owned("p", on="hdd", affinity=prefer(*preferences))
+    assert moves(rebalanced(*nodes, subject)) == []
+    plan = rebalanced(*nodes, subject, preferred=True)
+    assert plan.feasible, "a preference is no obligation"
+    assert moves(plan) == moved
+    for step in plan.steps:
+        assert step.evict[0].reason == "its preferred node affinity favors another node"

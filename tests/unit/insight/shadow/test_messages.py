@@ -1,4 +1,4 @@
-"""The messages to the shadow: each object arrives as it was sent."""
+"""The messages to the shadow: objects arrive unchanged."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ class Recorded(ShadowEvents):
 
 
 class Scene:
-    """A shadow whose process was never started."""
+    """A shadow with a process that was never started."""
 
     def __init__(self, *, is_synced: bool = True) -> None:
         self.feed, self.events = ShadowFeed(VirtualClock(), 100.0), Recorded()

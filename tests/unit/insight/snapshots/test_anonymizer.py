@@ -16,7 +16,7 @@ from tests.unit.insight.snapshots.clusters import FAST, WORKLOADS, read, secret_
 from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.simulation.simulation import simulate
 from moorage.insight.snapshots.anonymizer import Anonymizer
-from moorage.insight.snapshots.cluster_reader import KINDS, SHAPING, read_cluster
+from moorage.insight.snapshots.cluster_reader import KINDS, OPTIONAL, read_cluster
 from moorage.insight.snapshots.expression_renaming import FUNCTIONS, ROOTS
 from moorage.insight.snapshots.public_words import PUBLIC_WORDS
 from moorage.kube.api.codec import convert
@@ -63,7 +63,7 @@ def filled(schema: Schema, marks: Iterator[str], above: tuple[str, ...] = ()) ->
     return contents
 
 
-@pytest.mark.parametrize("kind", KINDS + SHAPING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS + OPTIONAL, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("mark", ["zq{}q", "zq{}q.kubernetes.io/zq{}q", "10.77.{}.1", "requests.zq{}q/zq{}q", "77{}77"])
 def test_no_text_of_an_object_survives(kind: Kind, mark: str) -> None:
     """Each field is renamed, including fields that a later version of the schema adds."""
@@ -177,6 +177,15 @@ def test_numbers_that_no_expression_reads_are_ranks() -> None:
         {"int": 1},
         {"int": 2},
     ]
+
+
+def test_attributes_of_another_type_than_their_field_are_dropped() -> None:
+    attributes = {"a": {"bool": "acme"}, "b": {"bools": [True, "acme"]}, "c": {"bools": [True, False]}}
+    spec = {"driver": "d", "devices": [{"name": "d0", "attributes": attributes}]}
+    (renamed,) = Anonymizer(
+        [{**DEVICES, "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}]
+    ).anonymized()
+    assert [*renamed["spec"]["devices"][0]["attributes"].values()] == [{}, {}, {"bools": [True, False]}]
 
 
 def test_numbers_remain_where_selectors_compare_them() -> None:

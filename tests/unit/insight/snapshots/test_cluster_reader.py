@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 from tests.unit.insight.explain.clusters import node
-from tests.unit.insight.snapshots.clusters import FAST, SECRET, WORKLOADS, read, secret_pod, secret_workload
+from tests.unit.insight.snapshots.clusters import (
+    FAST,
+    SECRET,
+    WORKLOADS,
+    read,
+    secret_pod,
+    secret_template,
+    secret_workload,
+)
 
 from moorage.common.errors import Forbidden, InputError
 from moorage.insight.snapshots.cluster_reader import read_cluster
@@ -28,6 +36,24 @@ def test_templates_expose_no_more_than_pods(kind: str) -> None:
     assert template["metadata"]["annotations"] == {"moorage.io/gang": "ring"}
     assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
     assert SECRET in str(read(secret_workload(kind), all_fields=True).contents)
+
+
+def test_cron_jobs_and_claim_templates_are_read_without_secrets() -> None:
+    job_template = {"metadata": {"annotations": {"note": SECRET}}, "spec": {"template": secret_template()}}
+    job_template["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    cron_job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "night"}}
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]
+    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}}
+    claim = {"metadata": {"annotations": {"note": SECRET}}, "spec": {"devices": {"requests": requests}}}
+    schedule = {"schedule": "0 2 * * *", "jobTemplate": job_template}
+    contents = {
+        item["kind"]: item.get("spec")
+        for item in read({**cron_job, "spec": schedule}, {**template, "spec": claim}).contents
+    }
+    assert SECRET not in str(contents)
+    pod_spec = contents["CronJob"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod_spec["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+    assert contents["ResourceClaimTemplate"]["spec"]["devices"]["requests"][0]["name"] == "r"
 
 
 def test_parameters_of_storage_classes_are_omitted() -> None:
@@ -82,7 +108,35 @@ def test_configuration_of_the_running_scheduler_is_read() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": "profiles: []"}}
     foreign = {**config, "metadata": {**metadata, "namespace": "default"}, "data": {"config.yaml": "extenders: []"}}
     cluster = read(node("n1"), foreign, config)
-    assert (cluster.config, cluster.config_source) == ("profiles: []", "kube-system/moorage")
+    assert (cluster.config, cluster.config_source) == ("profiles: []", "the ConfigMap kube-system/moorage")
+
+
+def test_configuration_of_kube_scheduler_is_read() -> None:
+    class Proxying(ApiClient):
+        async def request(self, method: str, path: str, *arguments: Any, **options: Any) -> bytes:
+            if path.endswith("/pods/https:kube-scheduler-a:10259/proxy/configz"):
+                return b'{"componentconfig": {"profiles": [{"schedulerName": "packing"}]}}'
+            if "/kube-system/pods?labelSelector=component" in path:
+                return b'{"items": [{"metadata": {"name": "kube-scheduler-a"}}]}'
+            return b'{"items": []}'
+
+    cluster = asyncio.run(read_cluster(Proxying(Connection("http://localhost", "here"))))
+    assert cluster.config == '{"profiles":[{"schedulerName":"packing"}]}'
+    assert cluster.config_source == "/configz of the pod kube-system/kube-scheduler-a"
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'"text"'])
+def test_unreadable_configuration_of_kube_scheduler_is_ignored(answer: bytes) -> None:
+    class Proxying(ApiClient):
+        async def request(self, method: str, path: str, *arguments: Any, **options: Any) -> bytes:
+            if path.endswith("/proxy/configz"):
+                return answer
+            is_list = "/kube-system/pods?" in path
+            return b'{"items": [{"metadata": {"name": "a"}}]}' if is_list else b'{"items": []}'
+
+    cluster = asyncio.run(read_cluster(Proxying(Connection("http://localhost", "here"))))
+    assert cluster.config == ""
+    assert cluster.config_source.endswith("no readable configuration of a scheduler")
 
 
 def test_mounts_of_a_pending_pod_are_kept() -> None:

@@ -65,6 +65,8 @@ def test_invalid_changes_are_reported(wishes: dict[str, list[str]], message: str
 
 def test_hints_for_missing_objects_compare_names_without_namespaces() -> None:
     keys = ["default/too-big", "default/web-1", "shop/cart"]
-    assert str(missing(ObjectId("Pod", "default", "nosuchpod"), keys)) == "Pod default/nosuchpod: not found"
+    assert "the pods are too-big, web-1" in str(missing(ObjectId("Pod", "default", "nosuchpod"), keys))
+    assert "the pods are in other namespaces: shop" in str(missing(ObjectId("Pod", "web", "nosuchpod"), ["shop/cart"]))
+    assert "there are no pods" in str(missing(ObjectId("Pod", "web", "nosuchpod"), []))
     assert "did you mean 'default/web-1'?" in str(missing(ObjectId("Pod", "default", "wbe-1"), keys))
     assert "there is 'shop/cart'" in str(missing(ObjectId("Pod", "default", "cart"), keys))

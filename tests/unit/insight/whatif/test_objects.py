@@ -12,7 +12,7 @@ BAD_EDITS = {
     "a node that exists": (CreateObject(node("n1")), "an object of this name already exists"),
     "a place that is not there": (
         PatchObject(ObjectId("Node", "", "n1"), ({"op": "remove", "path": "/spec/x"},)),
-        "nothing is at",
+        "nonexistent key: x",
     ),
     "another name": (
         PatchObject(ObjectId("Node", "", "n1"), ({"op": "replace", "path": "/metadata/name", "value": "n2"},)),

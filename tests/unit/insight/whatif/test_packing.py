@@ -167,7 +167,7 @@ def test_the_solver_equals_brute_force_and_is_never_beaten(pods: list[tuple[int,
     pytest.importorskip("ortools", reason="needs moorage[solver]")
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"alone": "yes"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    # Each pod starts on a node of its own.
+    # Each pod starts on a separate node.
     pools = [pool or 1 for _, pool, _ in pods]
     objects = [node(f"n{at}", cpu="10", labels={"pool": str(pool)}) for at, pool in enumerate(pools)]
     for at, (cpu, pool, alone) in enumerate(pods):

@@ -51,8 +51,8 @@ def test_branch_undoes_placements_and_edits() -> None:
 
 def test_nominations_of_other_pods_count_only_if_enabled() -> None:
     nominated = {**pod("first", requests={"cpu": "4"}, priority=10), "status": {"nominatedNodeName": "n1"}}
-    for honours, expected in ((True, ""), (False, "n1")):
-        with session(node("n1"), nominated, pod("a"), honours_nominations=honours) as opened:
+    for honors, expected in ((True, ""), (False, "n1")):
+        with session(node("n1"), nominated, pod("a"), honors_nominations=honors) as opened:
             assert opened.try_pod("default/a").node == expected
 
 

@@ -1,4 +1,4 @@
-"""Fields of device features that are off: kube-apiserver 1.37 left the same of each of these objects."""
+"""Fields of device features that are off: kube-apiserver 1.37 left the same of all these objects."""
 
 from typing import Any
 
@@ -58,8 +58,8 @@ def test_slices(name: str) -> None:
     client = ApiHarness(gates=GATES[name])
     assert client.create(SLICES, sent)["spec"] == sent["spec"]
     later = ApiHarness(store=client.api.store)
-    labelled = later.request("PATCH", f"{SLICES}/s", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
-    assert labelled["spec"] == sent["spec"], "what was there before stays"
+    labeled = later.request("PATCH", f"{SLICES}/s", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert labeled["spec"] == sent["spec"], "what was there before stays"
 
 
 def test_disabled_fields_are_not_added_on_update() -> None:
@@ -96,8 +96,8 @@ def test_claims_and_their_templates(kind: str) -> None:
     client = ApiHarness(gates="DRADerivedAttributes=true")
     assert client.create(path, sent)["spec"] == of(DERIVED)
     later = ApiHarness(store=client.api.store)
-    labelled = later.request("PATCH", f"{path}/c", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
-    assert labelled["spec"] == of(DERIVED)
+    labeled = later.request("PATCH", f"{path}/c", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert labeled["spec"] == of(DERIVED)
 
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])

@@ -37,7 +37,7 @@ PRIORITIES: dict[str, tuple[dict[str, Any], tuple[int, str, str]]] = {
         {"priorityClassName": "system-node-critical"},
         (2_000_001_000, "system-node-critical", "PreemptLowerPriority"),
     ),
-    "a live pod whose class is deleted": (
+    "a live pod with a deleted class": (
         {"priority": 7, "priorityClassName": "gone"},
         (7, "gone", "PreemptLowerPriority"),
     ),

@@ -89,6 +89,6 @@ def test_yaml_that_does_not_parse_is_rejected_with_its_line() -> None:
 def test_patch_contains_only_the_differences() -> None:
     before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
     assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
-    relabelled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
-    assert patch_between(before, relabelled) == {"metadata": {"labels": {"app": "api"}}}
+    relabeled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
+    assert patch_between(before, relabeled) == {"metadata": {"labels": {"app": "api"}}}
     assert patch_between(before, replace(before, spec=replace(before.spec))) == {}

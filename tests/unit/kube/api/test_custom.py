@@ -34,9 +34,9 @@ def test_plain_data_is_decoded_and_encoded_unchanged() -> None:
 
 
 def test_metadata_is_that_of_the_struct() -> None:
-    relabelled = replace(ration(), metadata=replace(ration().metadata, labels={"team": "web"}))
-    assert encode(relabelled)["metadata"]["labels"] == {"team": "web"}
-    assert relabelled["metadata"] == {"name": "a", "namespace": "shop", "labels": {"team": "web"}}
+    relabeled = replace(ration(), metadata=replace(ration().metadata, labels={"team": "web"}))
+    assert encode(relabeled)["metadata"]["labels"] == {"team": "web"}
+    assert relabeled["metadata"] == {"name": "a", "namespace": "shop", "labels": {"team": "web"}}
     with pytest.raises(ValueError, match=r"content of a Ration has metadata: make it by CustomObject\.of"):
         replace(ration(), content={"metadata": {"name": "b"}})
 
@@ -59,13 +59,13 @@ def test_invalid_metadata_is_an_error_of_the_object() -> None:
 def test_struct_without_a_kind_gets_a_hint() -> None:
     with pytest.raises(TypeError, match=r"Unheard is not registered for a kind: register it with custom_kind"):
         find_kind(Unheard)
-    with pytest.raises(TypeError, match=r"Ration is given as a Kind: write its `.type`"):
+    with pytest.raises(TypeError, match=r"Ration is a Kind: pass its `.type`"):
         find_kind(KIND)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs its own type"):
         add_kind(Kind("Loose", "custom.example.org", "v1", "looses"))
 
 
 def test_struct_represents_one_kind() -> None:
-    with pytest.raises(ValueError, match=r"Ration stands for rations in custom.example.org/v1 already"):
+    with pytest.raises(ValueError, match=r"Ration is already registered for rations in custom.example.org/v1"):
         custom_kind("Other", "others", "custom.example.org/v1", type=KIND.type)
     assert KIND.type(metadata=ObjectMeta(name="x")).key == "x"

@@ -1,4 +1,4 @@
-"""The table of kinds, and workloads whose parts remain JSON."""
+"""The table of kinds, and workloads with parts that remain JSON."""
 
 from collections import Counter
 

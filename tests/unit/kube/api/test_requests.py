@@ -1,6 +1,8 @@
+from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.kube.api.meta import Condition
@@ -114,6 +116,25 @@ SCORES = {
 @pytest.mark.parametrize(("subject", "want"), SCORES.values(), ids=SCORES)
 def test_scoring_requests(subject: Pod, want: dict[str, int]) -> None:
     assert scoring_requests(subject, spec_requests(subject)) == want
+
+
+AMOUNTS = {"cpu": ("1", "100u", 0), "memory": ("1Gi", "0.5"), "example.com/gpu": ("3",), "unknown": ("1",)}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_scoring_requests_are_those_of_a_complete_sum(seed: int) -> None:
+    """An empty request at pod level changes no amount, and all containers are summed for it."""
+    random = Random(seed)
+
+    def some() -> dict[str, Quantity]:
+        return {name: random.choice(AMOUNTS[name]) for name in random.sample(sorted(AMOUNTS), random.randrange(4))}
+
+    containers = [container(str(number), **some()) for number in range(random.randrange(1, 4))]
+    init = [random.choice((container, sidecar))(f"i{number}", **some()) for number in range(random.randrange(3))]
+    both = (pod(*containers, init=tuple(init), overhead=overhead) for overhead in (some(), {}))
+    for subject in both:
+        empty = replace(subject, spec=replace(subject.spec, resources=level()))
+        assert scoring_requests(subject, spec_requests(subject)) == scoring_requests(empty, spec_requests(empty))
 
 
 def status(

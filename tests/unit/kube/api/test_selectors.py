@@ -83,7 +83,6 @@ COMPARISONS = {
     "less": ("Lt", "5", "4", True),
     "equal is not less": ("Lt", "5", "5", False),
     "by number, not by text": ("Gt", "9", "10", True),
-    "negative numbers": ("Lt", "-1", "-2", True),
     "a word never matches": ("Gt", "5", "many", False),
     "nor what no int64 holds": ("Gt", "5", "9223372036854775808", False),
     "nor a fraction": ("Gt", "5", "6.5", False),
@@ -96,7 +95,7 @@ def test_comparisons(operator: str, bound: str, result: str | None, want: bool) 
     assert parse_requirement("n", operator, [bound], operators=NODE_OPERATORS).accepts(result) is want
 
 
-@pytest.mark.parametrize("values", [(), ("1", "2"), ("x",), ("1.5",)])
+@pytest.mark.parametrize("values", [(), ("1", "2"), ("x",), ("1.5",), ("-1",), ("+1",)])
 def test_a_comparison_needs_one_integer(values: tuple[str, ...]) -> None:
     with pytest.raises(SelectorError, match="Gt needs exactly one integer"):
         parse_requirement("n", "Gt", values, operators=NODE_OPERATORS)

@@ -203,7 +203,7 @@ def test_second_rejection_of_credentials_is_an_error(tmp_path: Path, authority: 
 
     async def use() -> None:
         async with ApiClient(connected(tmp_path, server, user)) as client:
-            with pytest.raises(Unauthorized, match="does not accept our credentials"):
+            with pytest.raises(Unauthorized, match="rejected the credentials"):
                 await client.request("GET", "/api")
 
     serve(server, use)
@@ -394,7 +394,7 @@ def states_of_group(group: int) -> list[str]:
 SLOW = {
     "one that sleeps": "sleep 600",
     "one that prints and sleeps": "echo '{}'; sleep 600",
-    "one whose child holds the pipe": "(sleep 600) & echo '{}'",
+    "one with a child that holds the pipe": "(sleep 600) & echo '{}'",
     "one that never stops to print": "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
 }
 

@@ -15,8 +15,8 @@ def test_a_limit_spreads_writes_beyond_the_burst() -> None:
 
 
 LIMITS = {
-    "nothing written is no limit": (None, None, None),
-    "a negative qps is no limit": (-1.0, 10, None),
+    "an empty configuration has no limit": (None, None, None),
+    "a negative qps disables the limit": (-1.0, 10, None),
     "zero means upstream's defaults": (0.0, 0, (50.0, 100)),
     "what is written counts": (7.0, 9, (7.0, 9)),
     "a burst alone gets the default qps": (None, 9, (50.0, 9)),

@@ -110,7 +110,7 @@ class TestElection:
 
 
 class Jumping(VirtualClock):
-    """A clock whose wall clock can be set."""
+    """A clock with an adjustable wall clock."""
 
     offset = 0.0
 

@@ -180,7 +180,7 @@ def test_relist_after_410_reports_only_differences() -> None:
     assert story(changes) == ["~changed", "+new", "-gone?"]
 
 
-def test_rejected_version_lists_again() -> None:
+def test_rejected_version_causes_a_relist() -> None:
     watching = machine()
     watching.page(page(pod("a", 1)))
     assert watching.next_request().is_watch

@@ -29,6 +29,8 @@ REQUESTS: dict[str, tuple[str, dict[str, str], int]] = {
     "no Host header": ("GET", {}, 200),
     "a name that resolves to this machine": ("POST", {"host": "evil.example:8089"} | JSON, 403),
     "a name that begins like an address": ("GET", {"host": "127.0.0.1.evil.example"}, 403),
+    "a name after a port": ("GET", {"host": "localhost:80@evil.example"}, 403),
+    "a name after an address": ("GET", {"host": "[::1]evil.example"}, 403),
     "the page of the service itself": ("POST", LOCAL | JSON | {"origin": "http://127.0.0.1:8089"}, 200),
     "a page of another site": ("POST", LOCAL | JSON | {"origin": "https://evil.example"}, 403),
     "a page on another port": ("GET", LOCAL | {"origin": "http://127.0.0.1:1"}, 403),

@@ -211,7 +211,7 @@ def test_body_waits_for_the_review_of_its_head() -> None:
     assert (http_parser.refusal, len(http_parser.requests)) == (Reply(403, b"no"), 0)
 
 
-def test_few_pipelined_requests_are_parsed_at_once() -> None:
+def test_few_pipelined_requests_are_parsed_together() -> None:
     http_parser = RequestParser(HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 0))
     http_parser.feed(b"GET / HTTP/1.1\r\n\r\n" * 3000)
     total = 0

@@ -86,15 +86,15 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     await reader.read()
 
 
-MISBEHAVIOUR = {
+MISBEHAVIOR = {
     "a server that hangs up": (close_at_once, "closed"),
     "a server of something else": (talk_rubbish, "invalid HTTP"),
     "a server that hangs up half-way": (break_off, "closed"),
-    "a server that never responds": (say_nothing, "too long"),
+    "a server that never responds": (say_nothing, "timed out"),
 }
 
 
-@pytest.mark.parametrize(("serve", "text"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+@pytest.mark.parametrize(("serve", "text"), MISBEHAVIOR.values(), ids=MISBEHAVIOR)
 def test_no_response(serve: Serve, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
 
@@ -176,7 +176,7 @@ def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
 
     async def use(pool: HttpPool) -> None:
-        with pytest.raises(Unreachable, match="too long"):
+        with pytest.raises(Unreachable, match="timed out"):
             async with pool.stream(REQUEST, max_silence=0.05) as stream:
                 await stream.begun()
 

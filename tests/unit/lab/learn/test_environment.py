@@ -119,7 +119,7 @@ def test_vectorized_environments_equal_a_single_one(mode: str) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "one node": ({"nodes": 1}, "leave nothing to choose"),
+    "one node": ({"nodes": 1}, "do not need a choice"),
     "unknown action": ({"action": "best"}, "write 'node' or 'scores'"),
     "unknown preset": ({"trials": "bach"}, "did you mean 'batch'"),
     "unknown reward": ({"reward": "place"}, "did you mean 'placed'"),

@@ -22,10 +22,10 @@ def make_scene(trace: str = "t", **policies: Values) -> Scene:
     return Scene(trace, "c", list(policies), results)
 
 
-BASE: Values = {"cost": (100.0, 100.0, 100.0), "allocation.cpu": (0.5, 0.5, 0.5)}
-CHEAP: Values = {"cost": (60.0, 62.0, 64.0), "allocation.cpu": (0.5, 0.5, 0.5)}
-MIXED: Values = {"cost": (60.0, 62.0, 64.0), "allocation.cpu": (0.4, 0.41, 0.42)}
-BAD: Values = {"cost": (100.0, 100.0, 100.0), "allocation.cpu": (0.4, 0.41, 0.42)}
+BASE: Values = {"cost": (100.0,) * 6, "allocation.cpu": (0.5,) * 6}
+CHEAP: Values = {"cost": (60.0, 62.0, 64.0) * 2, "allocation.cpu": (0.5,) * 6}
+MIXED: Values = {"cost": (60.0, 62.0, 64.0) * 2, "allocation.cpu": (0.4, 0.41, 0.42) * 2}
+BAD: Values = {"cost": (100.0,) * 6, "allocation.cpu": (0.4, 0.41, 0.42) * 2}
 
 
 def test_policies_are_grouped_by_their_differences() -> None:
@@ -36,7 +36,7 @@ def test_policies_are_grouped_by_their_differences() -> None:
         "worse in others: <b>mixed</b> (Cost of all nodes: 38.00 or 38% less, CPU allocated: 9.0 points less)" in text
     )
     assert "Worse than base: <b>bad</b> (CPU allocated: 9.0 points less)." in text
-    assert "No significant difference from base with 3 seeds: <b>same</b>." in text
+    assert "No significant difference from base with 6 seeds: <b>same</b>." in text
     assert "<h3>" not in text, "one scene needs no title"
 
 
@@ -79,9 +79,9 @@ def test_cards_describe_each_significant_difference() -> None:
 
 
 def test_amount_of_more_is_relative_to_the_baseline() -> None:
-    text = conclusions(make_scene(base={"cost": (50.0, 50.0)}, more={"cost": (75.0, 75.0)}), "base")
+    text = conclusions(make_scene(base={"cost": (50.0,) * 6}, more={"cost": (75.0,) * 6}), "base")
     assert "<b>25.00 or 50% more</b>" in text
-    free = conclusions(make_scene(base={"cost": (0.0, 0.0)}, more={"cost": (75.0, 75.0)}), "base")
+    free = conclusions(make_scene(base={"cost": (0.0,) * 6}, more={"cost": (75.0,) * 6}), "base")
     assert "<b>75.00 more</b>" in free
 
 

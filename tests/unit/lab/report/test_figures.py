@@ -12,7 +12,7 @@ def test_charts_are_written_as_svg_with_fixed_colors_and_a_legend(tmp_path: Path
     path = tmp_path / "small.yaml"
     path.write_text(EXPERIMENT.replace("name: pack", 'name: "pack & <save>"'))
     assert moorage(["lab", "run", str(path), "--workers", "1", "-q"]) == 0
-    files = {file.name: file.read_text() for file in (tmp_path / "small-results" / "figures").iterdir()}
+    files = {file.name: file.read_text() for file in (tmp_path / "small-results" / "figures").glob("*.svg")}
     assert {"gpus-allocated.svg", "gpus-allocated-over-time.svg", "pareto-front.svg"} <= files.keys()
     for text in files.values():
         root = ElementTree.fromstring(text)
@@ -21,6 +21,7 @@ def test_charts_are_written_as_svg_with_fixed_colors_and_a_legend(tmp_path: Path
         positions = [float(each.attrib["y"]) for each in root.iter("{http://www.w3.org/2000/svg}text")]
         assert all(top < position <= top + height for position in positions), "no text is clipped"
         assert "var(" not in text
+    assert {path.with_suffix(".svg").name for path in (tmp_path / "small-results/figures").glob("*.pdf")} == set(files)
     assert "pack &amp; &lt;save&gt;" in files["gpus-allocated-over-time.svg"]
 
 

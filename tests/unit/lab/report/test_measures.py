@@ -8,6 +8,7 @@ import pytest
 from moorage.lab.report.measures import (
     MEASURES,
     Measure,
+    choose_time_unit,
     collect_values,
     compute_difference,
     compute_interval,
@@ -114,3 +115,10 @@ def test_pareto_front_contains_points_that_are_not_dominated(
     points: list[tuple[float, float]], front: list[int]
 ) -> None:
     assert find_pareto_front(points) == front
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(7200, "minutes"), (7201, "hours"), (4 * 86_400 - 1, "hours"), (4 * 86_400, "days")]
+)
+def test_unit_of_a_time_axis_depends_on_its_length(seconds: float, unit: str) -> None:
+    assert choose_time_unit(seconds)[0] == unit

@@ -8,6 +8,7 @@ import pytest
 from moorage.lab.report.measures import Interval
 from moorage.lab.report.svg import (
     BOTTOM,
+    COLORS,
     LEFT,
     RIGHT,
     TOP,
@@ -181,3 +182,20 @@ def test_labels_of_close_points_do_not_overlap_and_remain_inside() -> None:
 def test_long_names_are_truncated() -> None:
     assert shorten("x" * 22) == "x" * 22
     assert shorten("x" * 23) == "x" * 21 + "…"
+
+
+def test_lines_of_one_color_have_different_patterns() -> None:
+    lines = [Line(str(number), [0, 1], [0, 1], [0, 1], [0, 1]) for number in range(3 * COLORS)]
+    drawn = of_class(line_chart("t", lines, "x", show, show), "path", "line")
+    assert len({(line.get("class"), line.get("stroke-dasharray")) for line in drawn}) == len(lines)
+
+
+def test_labels_of_equal_points_stay_in_the_frame_and_do_not_overlap() -> None:
+    same = interval(1, 1, 1)
+    dots = [Dot(f"policy {number} with a name that is far too long", same, same) for number in range(20)]
+    chart = scatter("t", dots, [0], ("x", show), ("y", show))
+    labels = of_class(chart, "text", "name")
+    heights = [float(label.get("y", "nan")) for label in labels]
+    assert len(set(heights)) == len(dots)
+    assert max(heights) <= 300 - BOTTOM
+    assert all(len(label.text or "") <= 22 for label in labels)

@@ -143,7 +143,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a token of two lines": (
         "TargetLoadPacking",
         {"metricProvider": {**PROMETHEUS, "token": "a\r\nHost: b"}},
-        "metricProvider.token: a token is one line",
+        "metricProvider.token: a token must be a single line",
     ),
     "busier than a node can be": (
         "TargetLoadPacking",

@@ -23,11 +23,11 @@ NOT_DECODED = {
     ),
     "a field twice": (
         HEADER + "parallelism: 3\nparallelism: 4",
-        ["parallelism: duplicate field, again on line 4", "keep one of them"],
+        ["parallelism: duplicate field, repeated on line 4", "keep one of them"],
     ),
     "a nested field twice": (
         HEADER + "profiles:\n- schedulerName: a\n  schedulerName: b",
-        ["profiles[0].schedulerName: duplicate field, again on line 5"],
+        ["profiles[0].schedulerName: duplicate field, repeated on line 5"],
     ),
     "a text for a number": (HEADER + "parallelism: abc", ["parallelism: expected an integer", 'found "abc"']),
     "a number that is too large": (

@@ -73,6 +73,15 @@ ARGS = {
             ],
         },
     ),
+    "a resource with an empty name": (
+        "NodeResourcesBalancedAllocation",
+        {"resources": [{"name": "", "weight": 1}]},
+        {
+            **KIND,
+            "kind": "NodeResourcesBalancedAllocationArgs",
+            "resources": [{"name": "", "weight": 1}],
+        },
+    ),
     "durations as Go prints them": (
         "DynamicResources",
         {"filterTimeout": "0s", "bindingTimeout": "90m"},

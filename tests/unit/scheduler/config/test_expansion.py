@@ -172,6 +172,11 @@ REFUSED = {
         {},
         ["profiles[0].plugins.score: score plugins: total score of Score plugins could overflow"],
     ),
+    "a negative weight before another one": (
+        BASE + "S1:-1 Both",
+        {},
+        ["profiles[0].plugins.score: score plugins: total score of Score plugins could overflow"],
+    ),
     "placement weights that could overflow": (
         BASE + f"P1:{2**60}",
         {},

@@ -170,7 +170,7 @@ def test_third_party_arguments_have_a_separate_struct() -> None:
 
 THIRD_PARTY_REFUSED = {
     "a missing argument": ({"maxShare": 1}, "profiles[0].pluginConfig[0].args.labelKey: Required value"),
-    "no arguments": (None, "give Spot an entry in pluginConfig with labelKey"),
+    "no arguments": (None, "add an entry for Spot to pluginConfig with labelKey"),
     "a wrong type": (
         {"labelKey": "a", "maxShare": "x"},
         'profiles[0].pluginConfig[0].args.maxShare: expected an integer, found "x"',

@@ -139,7 +139,7 @@ EXTENDERS = {
             'Invalid value: "kubernetes.io/x": is an invalid extended resource name',
         ],
     ),
-    "quota names are no resources": (
+    "quota names are not resources": (
         {"extenders": [{"managedResources": [{"name": "requests.example.com/x"}]}]},
         [
             'extenders[0].managedResources[0].name: Invalid value: "requests.example.com/x": '

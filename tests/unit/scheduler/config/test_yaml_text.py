@@ -9,7 +9,7 @@ from moorage.scheduler.config.yaml_text import dump, read_document
 def test_repeated_fields_are_reported_with_their_line() -> None:
     data, repeated = read_document("a: 1\nb: {c: 1}\na: 2\n", "file")
     assert data == {"a": 2, "b": {"c": 1}}
-    assert [str(error) for error in repeated] == ["a: duplicate field, again on line 3\n  hint: keep one of them"]
+    assert [str(error) for error in repeated] == ["a: duplicate field, repeated on line 3\n  hint: keep one of them"]
 
 
 def test_json_may_be_indented_by_tabs() -> None:

@@ -1,12 +1,15 @@
 """Watching files by content, even if they are replaced, and reloading a scheduler's plugins."""
 
 import asyncio
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
 from moorage.cli.options import load_policy
+from moorage.common.errors import ConfigError
 from moorage.scheduler.daemon.config_reload import FileFollower, FilesFollowed
 from moorage.testing import Cluster, in_virtual_time
 
@@ -125,3 +128,35 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
             following.cancel()
 
     story()
+
+
+@pytest.mark.parametrize("error", [None, ConfigError("profiles", "invalid"), KeyError("x")])
+def test_reloads_leave_no_cyclic_garbage(tmp_path: Path, error: Exception | None) -> None:
+    """Collections are rare in a running scheduler: without one per reload, memory grew by 0.2 MiB each time."""
+
+    class Part:
+        def __init__(self) -> None:
+            self.itself = self
+
+    parts: list[weakref.ref[Part]] = []
+
+    async def apply() -> list[str]:
+        parts.append(weakref.ref(Part()))
+        if error is not None:
+            raise error
+        return []
+
+    @in_virtual_time
+    async def story() -> None:
+        follower = FileFollower(None, [], apply, Told())
+        following = asyncio.create_task(follower.run())
+        follower.request_reload()
+        await asyncio.sleep(0.5)
+        following.cancel()
+
+    gc.disable()
+    try:
+        story()
+    finally:
+        gc.enable()
+    assert [part() for part in parts] == [None]

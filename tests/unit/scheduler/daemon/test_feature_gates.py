@@ -78,6 +78,7 @@ def test_gates_of_other_components_may_have_values_of_an_emulated_release() -> N
 
 def test_gates_of_other_components_follow_the_release() -> None:
     assert "ManagedFieldsOptOut" in choose_gates(["ManagedFieldsOptOut=true"], ["1.38"]).moot
+    assert "PodCertificateMLDSA" in choose_gates(["PodCertificateMLDSA=true"], ["1.38"]).moot
     assert "AggregatedDiscoveryRemoveBetaType" in choose_gates(["AggregatedDiscoveryRemoveBetaType=true"]).moot
 
 
@@ -95,7 +96,7 @@ REFUSED = {
         ["ManagedFieldsOptOut=true"],
         [],
         [],
-        "unrecognized feature gate",
+        "unrecognized feature gate: ManagedFieldsOptOut\n  hint: docs/reference/feature-gates.md lists the gates",
     ),
     "a default without what it needs": (
         ["DRAConsumableCapacity=false"],

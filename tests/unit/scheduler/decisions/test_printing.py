@@ -72,6 +72,7 @@ def test_summary_counts_results() -> None:
     ]
 
     assert summary(decisions) == "4 pods: 2 scheduled, 1 gated, 1 evicted"
+    assert summary([make_decision(Result.ERROR)] * 2) == "2 pods: 2 errors"
     assert summary([]) == "no pending pods"
 
 

@@ -386,7 +386,7 @@ def deleted(name: str) -> list[str]:
 NODE, RUNNING, CLAIM = make_node("n"), make_pod("r", uid="r", node="n"), PersistentVolumeClaim(ObjectMeta(name="c"))
 DISPATCHED = {
     "a pod that ends is treated as deleted": ([(None, RUNNING), (RUNNING, finished(RUNNING))], deleted("r")),
-    "once it has ended, its deletion is no news": (
+    "its deletion after its end has no effect": (
         [(None, RUNNING), (RUNNING, finished(RUNNING)), (finished(RUNNING), None)],
         deleted("r"),
     ),

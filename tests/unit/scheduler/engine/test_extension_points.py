@@ -1,6 +1,6 @@
 """Every extension point × every invalid result: only this attempt fails, with an error that names the plugin.
 
-Ordinary pods are placed before and after the unlucky pods. The plugin returns another result for each of those.
+Ordinary pods are placed before and after the unlucky pods. The plugin returns another result for each case.
 """
 
 import asyncio

@@ -153,7 +153,7 @@ class TwoAtMost(FilterPlugin, ReservePlugin):
     reserved: ClassVar[set[str]] = set()
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        running = sum(neighbour.labels.get("holds") == "running" for neighbour in node.pods.values())
+        running = sum(neighbor.labels.get("holds") == "running" for neighbor in node.pods.values())
         return None if running + len(self.reserved) < 2 else Status.unschedulable("held by two")
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:

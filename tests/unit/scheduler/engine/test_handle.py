@@ -1,4 +1,4 @@
-"""A change of an object whose kind a plugin lists wakes the pods that the plugin rejected."""
+"""A change of an object of a kind that a plugin lists wakes the pods that the plugin rejected."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The diagnosis of an unschedulable pod: the sentence for users, and the plugins whose events can requeue it."""
+"""The diagnosis of an unschedulable pod: the sentence for users, and the plugins with events that can requeue it."""
 
 import pytest
 

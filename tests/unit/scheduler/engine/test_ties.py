@@ -1,10 +1,10 @@
-"""Ties broken by lot or by name, for experiments that are repeated."""
+"""Ties broken by lot or in an order of the nodes, for experiments that are repeated."""
 
 from random import Random
 
 import numpy as np
 
-from moorage.scheduler.engine.ties import RandomTies, TiesByName
+from moorage.scheduler.engine.ties import RandomTies, TiesInOrder
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 
@@ -18,7 +18,7 @@ def test_drawn_ties_choose_each_of_the_rows_and_repeat_with_the_seed() -> None:
 
 
 def test_ties_select_the_first_name_after_node_changes() -> None:
-    rig, ties = Rig(make_node("m"), make_node("z"), make_node("b")), TiesByName()
+    rig, ties = Rig(make_node("m"), make_node("z"), make_node("b")), TiesInOrder()
 
     def choose(*names: str) -> str:
         rows = [info.row for name in names if (info := rig.nodes.find(name)) is not None]
@@ -29,3 +29,10 @@ def test_ties_select_the_first_name_after_node_changes() -> None:
     assert choose("z", "a", "b") == "a"
     rig.cache.remove_node("m")  # the last row takes its place
     assert choose("z", "a") == "a"
+
+
+def test_ties_select_the_first_node_of_another_order() -> None:
+    rig, ties = Rig(make_node("m"), make_node("z"), make_node("b")), TiesInOrder("zbm".index)
+    assert rig.nodes[ties.choose(rig.nodes, np.arange(3))].name == "z"
+    rig.cache.remove_node("z")
+    assert rig.nodes[ties.choose(rig.nodes, np.arange(2))].name == "b"

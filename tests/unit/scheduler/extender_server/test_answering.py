@@ -98,14 +98,14 @@ def test_nodes_keep_the_order_of_the_request_and_rejected_nodes_have_reasons() -
         feasible, rejected = answering.filter(NodeQuestion(make_pod("web"), ("d", "b", "nowhere", "c", "a")))
         assert feasible == ["d", "a"]
         assert split_by_code(rejected) == (
-            {"c": "node(s) were full", "nowhere": "node(s) were not known to the extender yet"},
+            {"c": "node(s) were full", "nowhere": "node(s) were not yet in the cache of the extender"},
             {"b": "node(s) were not good"},
         )
 
     run(work)
 
 
-def test_no_node_is_no_trouble() -> None:
+def test_an_empty_node_list_is_valid() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good")))
         assert answering.filter(NodeQuestion(make_pod("web"), ())) == ([], {})
@@ -191,14 +191,14 @@ def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
     run(work)
 
 
-class NoNeighbours(PreFilterPlugin, FilterPlugin):
+class NoNeighbors(PreFilterPlugin, FilterPlugin):
     """Rejects nodes that run a noisy pod, and pods of Sunday on every node."""
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: object) -> Status | None:
         return Status.unresolvable("not today") if pod.labels.get("day") == "sunday" else None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        if any(neighbour.labels.get("noisy") for neighbour in node.pods.values()):
+        if any(neighbor.labels.get("noisy") for neighbor in node.pods.values()):
             return Status.unschedulable("node(s) were noisy")
         return None
 
@@ -232,7 +232,7 @@ PREEMPTION = {
 @pytest.mark.parametrize(("there", "proposed", "agreed"), PREEMPTION.values(), ids=PREEMPTION)
 def test_preempt(there: list[Pod], proposed: dict[str, list[str]], agreed: dict[str, tuple[list[str], int]]) -> None:
     def work() -> None:
-        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), *there))
+        answering = Answering(scheduler_with([NoNeighbors], make_node("a"), make_node("b"), *there))
         victims = {name: ProposedVictims(tuple(uids)) for name, uids in proposed.items()}
         victims_by_node = answering.preempt(VictimQuestion(make_pod("urgent", priority=10), victims))
         assert {name: ([*each.uids], each.violations) for name, each in victims_by_node.items()} == agreed
@@ -249,7 +249,7 @@ def test_more_victims_of_a_budget_are_counted() -> None:
 
     def work() -> None:
         there = [noisy("db", "a", 1, app="db"), make_pod("y", node="a", priority=1, uid="y")]
-        scheduler = scheduler_with([NoNeighbours], make_node("a"), *there, convert(PodDisruptionBudget, budget))
+        scheduler = scheduler_with([NoNeighbors], make_node("a"), *there, convert(PodDisruptionBudget, budget))
         question = VictimQuestion(make_pod("urgent", priority=10), {"a": ProposedVictims(("y",), 1)})
         assert Answering(scheduler).preempt(question) == {"a": ProposedVictims(("y", "db"), 2)}
 
@@ -258,7 +258,7 @@ def test_more_victims_of_a_budget_are_counted() -> None:
 
 def test_pod_rejected_by_pre_filter_evicts_no_pods() -> None:
     def work() -> None:
-        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), noisy("x", "a", 1)))
+        answering = Answering(scheduler_with([NoNeighbors], make_node("a"), noisy("x", "a", 1)))
         pod = make_pod("urgent", priority=10, labels={"day": "sunday"})
         assert answering.preempt(VictimQuestion(pod, {"a": ProposedVictims(("x",))})) == {}
         assert split_by_code(answering.filter(NodeQuestion(pod, ("a",)))[1]) == ({}, {"a": "not today"})
@@ -269,7 +269,7 @@ def test_pod_rejected_by_pre_filter_evicts_no_pods() -> None:
 def test_nominated_pods_count_on_their_node() -> None:
     def work() -> None:
         promised = make_pod("p", priority=50, labels={"noisy": "y"}, status=PodStatus(nominated_node_name="a"))
-        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), promised))
+        answering = Answering(scheduler_with([NoNeighbors], make_node("a"), make_node("b"), promised))
         assert answering.filter(NodeQuestion(make_pod("web", priority=1), ("a", "b")))[0] == ["b"]
         assert answering.filter(NodeQuestion(make_pod("vip", priority=99), ("a", "b")))[0] == ["a", "b"]
 
@@ -291,7 +291,7 @@ def test_binding_reports_the_error() -> None:
         assert await answering.bind(BindRequest("web", "default", "1", "a")) == ""
         assert await answering.bind(BindRequest("known", "default", "2", "a")) == ""
         assert "it has a node already" in await answering.bind(BindRequest("taken", "default", "1", "a"))
-        assert "is another one by now: its uid is 2" in await answering.bind(BindRequest("known", "default", "1", "a"))
+        assert "has been recreated: its uid is 2" in await answering.bind(BindRequest("known", "default", "1", "a"))
         assert api.bound == [("default/web", "a"), ("default/known", "a")]
 
     run(work)

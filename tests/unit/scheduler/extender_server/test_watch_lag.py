@@ -8,7 +8,7 @@ from moorage.scheduler.extender_server.watch_lag import MAX_LAG, SETTLE_SECONDS,
 from moorage.testing import in_virtual_time, make_node, make_pod
 
 NODE = make_node("n1")
-LABELLED = make_node("n1", labels={"disk": "ssd"})
+LABELED = make_node("n1", labels={"disk": "ssd"})
 PENDING = make_pod("web")
 
 
@@ -45,7 +45,7 @@ class Follower:
 async def test_first_rejection_waits_briefly() -> None:
     follower = Follower()
     assert await follower.ask() == ("rejected", SETTLE_SECONDS)
-    follower.later(SETTLE_SECONDS / 2, LABELLED)
+    follower.later(SETTLE_SECONDS / 2, LABELED)
     assert await follower.ask("other") == ("feasible", SETTLE_SECONDS / 2)
 
 
@@ -53,7 +53,7 @@ async def test_first_rejection_waits_briefly() -> None:
 async def test_change_before_the_wait_starts_is_not_missed() -> None:
     follower = Follower()
     waiting = follower.lag.settle("u", "rejected", follower._evaluate, lambda: False)
-    follower.apply(NODE, LABELLED)
+    follower.apply(NODE, LABELED)
     assert await waiting == "feasible"
 
 
@@ -62,7 +62,7 @@ async def test_repeated_request_without_a_change_waits_for_the_change() -> None:
     follower = Follower()
     await follower.ask()
     follower.apply(PENDING, PENDING)  # kube-scheduler has written the pod's condition
-    follower.later(0.6, LABELLED)
+    follower.later(0.6, LABELED)
     assert await follower.ask() == ("feasible", 0.6)
 
 
@@ -85,7 +85,7 @@ async def test_repeated_requests_of_many_pods_wait_once() -> None:
         ("rejected", SETTLE_SECONDS),
         ("rejected", SETTLE_SECONDS),
     ]
-    follower.later(0.5, LABELLED)
+    follower.later(0.5, LABELED)
     assert await follower.ask("c") == ("feasible", 0.5), "a second such change"
 
 

@@ -187,7 +187,7 @@ def test_method_name_of_go_is_rejected_with_its_python_name(name: str, hint: str
     assert rejected.value.hint.startswith(hint)
 
 
-def test_replacements_of_old_names_exist() -> None:
+def test_replacements_of_previous_names_exist() -> None:
     methods = {name for base in Plugin.__subclasses__() for name in dir(base)} | set(dir(Plugin))
     assert set(RENAMED.values()) <= methods
     assert not RENAMED.keys() & REMOVED.keys()

@@ -15,7 +15,7 @@ def test_stored_value_is_returned() -> None:
     assert (cycle[COUNT], cycle.get(COUNT), COUNT in cycle) == (3, 3, True)
 
 
-def test_missing_value_is_none_or_an_error() -> None:
+def test_missing_value_returns_none_or_raises() -> None:
     cycle = CycleState()
     assert cycle.get(COUNT) is None
     with pytest.raises(NotStored, match=r"^nothing is stored under 'count': is the plugin enabled\b"):

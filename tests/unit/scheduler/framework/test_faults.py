@@ -106,6 +106,6 @@ def test_traceback_is_logged_once_per_place(monkeypatch: pytest.MonkeyPatch) -> 
         "X.filter returned 5",
     ]
     assert logged.pop() == {"plugin": "X", "error": "X.filter returned 5"}
-    # A field ``exc_info`` would be rendered with local variables, whose repr may raise.
+    # A field ``exc_info`` would be rendered with local variables, and their repr may raise.
     assert [set(fields) for fields in logged] == [{"plugin", "error", "exception"}] * 2
     assert [fields["exception"].splitlines()[-1] for fields in logged] == ["KeyError: 'nope'", "ValueError: elsewhere"]

@@ -62,11 +62,11 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "a label with a capital": (lambda m: m.gauge("load", "", labels=["Node"]), "'Node' cannot be the name"),
     "an automatic label": (
         lambda m: m.gauge("load", "", labels=["profile"]),
-        "by itself: leave it out",
+        "always has the label `profile`: omit it",
     ),
     "a label that is missing": (lambda m: m.gauge("load", "", labels=["node"]).set(1), "has the labels node, and was"),
     "a label that is too much": (lambda m: m.gauge("load", "").set(1, node="a"), "has the labels none, and was given"),
-    "a counter that goes back": (lambda m: m.counter("polls", "").inc(-1), "cannot be made less: use a gauge"),
+    "a counter that goes back": (lambda m: m.counter("polls", "").inc(-1), "cannot decrease: use a gauge"),
 }
 
 

@@ -18,7 +18,7 @@ def test_columns_are_created_only_for_requested_resources() -> None:
     assert len(nodes._columns.allocatable._columns) <= MAX_RESOURCE_COLUMNS
 
 
-def test_columns_follow_pods_whose_resources_were_not_read_before() -> None:
+def test_columns_follow_pods_with_resources_that_were_not_read_before() -> None:
     rig = Rig(make_node("a"), make_node("b"))
     assert rig.nodes.requested["example.com/gpu"].tolist() == [0, 0]
     rig.add(make_pod("p", node="b", requests={"example.com/gpu": 2, "example.com/fpga": 1}))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from moorage.common.errors import InputError
 from moorage.scheduler.framework.plugin_code import PluginCode
 
 
@@ -44,6 +45,15 @@ def test_failed_import_restores_the_previous_modules(directory: Path) -> None:
         loaded()
     assert loaded() is before
     assert loaded().tell() == "one"
+
+
+def test_a_huge_file_is_not_imported(directory: Path) -> None:
+    before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
+    with (directory / "reloaded_helper.py").open("wb") as file:
+        file.truncate(7 << 30)
+    with pytest.raises(InputError, match=r"reloaded_helper.py: the file is too large"), code.imported_again():
+        loaded()
+    assert loaded() is before
 
 
 def test_files_of_a_module_that_a_late_failure_removed_are_followed(directory: Path) -> None:

@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "something that is not a class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
     "a class that is not a plugin": (dict, "<class 'dict'> is not a plugin class"),
     "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
-    "a constructor with unknown parameters": (Curious, "the constructor of Curious has the parameters weather"),
+    "a constructor with unknown parameters": (Curious, "the constructor of Curious has unknown parameters: weather"),
     "a method that is missing": (
         HalfAReserve,
         "does not define unreserve\n  hint: write `def unreserve(self, ",
@@ -216,6 +216,22 @@ def test_packages_that_cannot_be_imported_do_not_hide_an_unknown_name(monkeypatc
     registry = Registry()
     registry.register_entry_points()
     assert "Berth" not in registry
+
+
+@pytest.mark.parametrize("line", [b"\xff = a:B", b"no value"])
+def test_packages_with_invalid_entry_points_are_skipped(
+    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+) -> None:
+    for name, entry in (("sound", b"Sound = sound:Sound"), ("damaged", line)):
+        directory = tmp_path / f"{name}-1.0.dist-info"
+        directory.mkdir()
+        (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (directory / "entry_points.txt").write_bytes(b"[%b]\n%b\n" % (ENTRY_POINT_GROUP.encode(), entry))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = Registry()
+    registry.register_entry_points()
+    assert "Sound" in registry
+    assert [log["directory"] for log in logged] == [str(tmp_path)]
 
 
 def test_import_that_does_not_end_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,9 +398,10 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a signature that waits": (AsyncSign, "AsyncSign.sign must not be `async def`"),
     "a bind that does not": (
         PlainBind,
-        "PlainBind.bind is awaited, but is no `async def`\n  hint: write `async def bind(self, cycle, pod, node_name)`",
+        "PlainBind.bind must be `async def`: it is awaited\n"
+        "  hint: write `async def bind(self, cycle, pod, node_name)`",
     ),
-    "a start that does not": (PlainStart, "PlainStart.start is awaited, but is no `async def`"),
+    "a start that does not": (PlainStart, "PlainStart.start must be `async def`: it is awaited"),
     "a filter without the cycle": (FewParameters, "filter takes (self, pod: Any, node: Any) -> "),
     "a score that yields": (Yields, "Yields.score has a `yield`"),
     "a number as a filter": (NotAMethod, "NotAMethod.filter is 3, which cannot be called"),

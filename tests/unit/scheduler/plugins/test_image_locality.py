@@ -18,7 +18,7 @@ def cluster(size: int, image: str, *, on: int, of: int) -> Rig:
 NAMES = {
     "a tag remains": ("app:1", "app:1"),
     "no tag means latest": ("app", "app:latest"),
-    "a registry's port is no tag": ("host:5000/app", "host:5000/app:latest"),
+    "a registry's port is not a tag": ("host:5000/app", "host:5000/app:latest"),
     "a tag behind a port remains": ("host:5000/app:2", "host:5000/app:2"),
     "a digest remains": ("app@sha256:abc", "app@sha256:abc"),
     "an empty name": ("", ":latest"),

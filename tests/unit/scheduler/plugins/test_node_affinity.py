@@ -60,7 +60,7 @@ CASES = {
     "Exists takes any value": (requiring(labels(expression("disk", "Exists"))), "ab"),
     "DoesNotExist takes its absence": (requiring(labels(expression("disk", "DoesNotExist"))), "c"),
     "Gt compares integers and passes over words": (requiring(labels(expression("cores", "Gt", "8"))), "b"),
-    "Lt does so, too": (requiring(labels(expression("cores", "Lt", "16"))), "a"),
+    "Lt as well": (requiring(labels(expression("cores", "Lt", "16"))), "a"),
     "expressions of a term must all hold": (
         requiring(labels(expression("disk", "Exists"), expression("cores", "Gt", "8"))),
         "b",

@@ -112,6 +112,6 @@ def test_without_its_gate_the_plugin_accepts_all_nodes() -> None:
     plugin, pod = NodeDeclaredFeatures(handle=rig), make_pod(host_network=True, host_users=False)
     nodes = rig.cache.nodes
     assert plugin.pre_filter(CycleState(), pod, nodes) == Status.skip()
-    # Also if the pre-filter is not enabled, so that nothing was stored.
+    # Also if the pre-filter is not enabled, and nothing was stored.
     assert plugin.filter(CycleState(), pod, next(iter(nodes))) is None
     assert not plugin.filter_nodes(CycleState(), pod, nodes).rejected.any()

@@ -47,7 +47,7 @@ def test_an_extended_resource_that_is_not_requested_does_not_count(form: ScoreFo
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_the_number_of_pods_is_no_resource_to_balance(form: ScoreForm) -> None:
+def test_the_number_of_pods_is_not_balanced(form: ScoreForm) -> None:
     args = NodeResourcesBalancedAllocationArgs(resources=(ResourceSpec("cpu"), ResourceSpec("pods")))
     assert run_score(
         NodeResourcesBalancedAllocation(args=args), Rig(make_node()), make_pod(requests={"cpu": 4}), form

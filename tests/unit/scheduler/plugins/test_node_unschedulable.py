@@ -19,7 +19,7 @@ KEY = CORDON.key
 
 CASES = {
     "an ordinary node is accepted": (OPEN, make_pod(), None),
-    "a cordoned node is rejected for good": (CLOSED, make_pod(), CORDONED),
+    "a cordoned node is rejected permanently": (CLOSED, make_pod(), CORDONED),
     "unless the pod tolerates the cordon": (CLOSED, make_pod(tolerates=[KEY]), None),
     "or tolerates everything": (CLOSED, make_pod(tolerates=[Toleration(operator="Exists")]), None),
     "or any taint without a value": (CLOSED, make_pod(tolerates=[Toleration()]), None),

@@ -23,7 +23,7 @@ def tolerating(*tolerations: Toleration | str) -> Pod:
 CASES = {
     "a node without taints is accepted": ([], make_pod(), None),
     "NoSchedule keeps pods off": ([HARD], make_pod(), UNTOLERATED),
-    "NoExecute does so, too": ([EVICTING], make_pod(), UNTOLERATED),
+    "NoExecute as well": ([EVICTING], make_pod(), UNTOLERATED),
     "PreferNoSchedule does not": ([SOFT], make_pod(), None),
     "a toleration by key and value lets the pod in": ([HARD], tolerating(Toleration("gpu", "Equal", "yes")), None),
     "Equal is the default operator": ([HARD], tolerating(Toleration("gpu", "", "yes")), None),
@@ -122,7 +122,7 @@ COMPARED = {
     "nor greater": ("5", Toleration("sla", "Gt", "5"), False),
     "numbers are compared, not texts": ("9", Toleration("sla", "Lt", "10"), True),
     "negative ones, too": ("-9", Toleration("sla", "Gt", "-10"), True),
-    "O1 zeros in front are no number": ("5", Toleration("sla", "Lt", "007"), False),
+    "O1 leading zeros are invalid": ("5", Toleration("sla", "Lt", "007"), False),
     "O1 a plus sign does not match": ("5", Toleration("sla", "Gt", "+1"), False),
     "O1 a negative zero does not match": ("-5", Toleration("sla", "Lt", "-0"), False),
     "blanks do not match": ("5", Toleration("sla", "Lt", " 9"), False),

@@ -48,7 +48,7 @@ class ByNameBackwards(QueueSortPlugin):
 
 
 class Door(PreEnqueuePlugin):
-    """Gates the pods whose names are passed to ``close``; ``calls`` records the calls of all doors in order."""
+    """Gates the pods with names passed to ``close``; ``calls`` records the calls of all doors in order."""
 
     def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name  # type: ignore[misc]

@@ -63,7 +63,11 @@ POD_CHANGES: dict[str, tuple[Pod, Pod, list[Action]]] = {
         [DOWN],
     ),
     "the last gates are lifted": (pod(scheduling_gates=GATES), pod(), [UNGATED]),
-    "one gate of two is no news": (pod(scheduling_gates=GATES), pod(scheduling_gates=GATES[:1]), [Action.UPDATE]),
+    "removing one of two gates has no effect": (
+        pod(scheduling_gates=GATES),
+        pod(scheduling_gates=GATES[:1]),
+        [Action.UPDATE],
+    ),
     "a toleration": (BASE, pod(tolerates=["x"]), [TOLERATION]),
     "a replaced toleration is not detected": (pod(tolerates=["x"]), pod(tolerates=["y"]), [Action.UPDATE]),
     "a claim was made": (

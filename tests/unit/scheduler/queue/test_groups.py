@@ -16,7 +16,7 @@ from moorage.scheduler.state.pod_groups import PodGroups
 
 
 class GroupedBench(Bench):
-    """A queue whose groups are added and deleted as the event handlers do."""
+    """A queue with groups that are added and deleted as the event handlers do."""
 
     def __init__(self) -> None:
         self.state = PodGroups(with_composites=True)
@@ -103,7 +103,7 @@ def test_members_that_arrive_during_an_attempt_are_pending_until_it_ends(bench: 
     assert [info.pod.name for info in bench.queue] == ["a", "b"]
 
 
-def test_group_whose_last_member_is_deleted_leaves_the_queue(bench: GroupedBench) -> None:
+def test_group_without_members_leaves_the_queue(bench: GroupedBench) -> None:
     bench.put_group(gang())
     bench.add_members(A, B)
     bench.queue.delete(A)

@@ -54,7 +54,7 @@ def test_removed_entries_never_surface_and_do_not_pile_up() -> None:
 
 
 @pytest.mark.parametrize("sort", [ByPriority(), ByPriorityLess()], ids=["sort_key", "less"])
-def test_queue_sort_by_either_method_is_the_same_and_ties_are_first_come_first_served(sort: QueueSortPlugin) -> None:
+def test_queue_sort_by_either_method_is_the_same_and_ties_keep_the_order_of_insertion(sort: QueueSortPlugin) -> None:
     bench = Bench(sort=sort)
     bench.add("b", "a", priority=1)
     bench.add("top", priority=7)

@@ -250,7 +250,7 @@ def test_strategy_of_a_group_is_the_strongest_of_its_members(
     assert registered.strategy_for(entity, NODE_ADD, None, make_node()) is want
 
 
-def test_plugin_whose_inputs_changed_concerns_only_pods_that_it_rejected() -> None:
+def test_plugin_with_changed_inputs_concerns_only_pods_that_it_rejected() -> None:
     registered = hints({"A": [], "B": []})
     event = registered.event_of_plugin("default-scheduler", "A")
     for plugin, want in (("A", LATER), ("B", STAY)):

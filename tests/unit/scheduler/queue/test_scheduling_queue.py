@@ -50,7 +50,7 @@ def test_a_new_pod_is_active_then_in_flight_then_removed() -> None:
     assert bench.counts.events == {"PodPopped": 0}
 
 
-def test_a_suspended_attempt_continues_at_once_if_no_other_pod_is_active() -> None:
+def test_a_suspended_attempt_continues_immediately_if_no_other_pod_is_active() -> None:
     bench = Bench()
     bench.add("p")
     bench.queue.suspend(bench.pop("p"))
@@ -71,7 +71,7 @@ def test_suspended_attempt_yields_to_active_pods() -> None:
 
 
 @pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
-def test_a_recreated_pod_replaces_the_former_pod(queue_name: str) -> None:
+def test_a_recreated_pod_replaces_the_previous_pod(queue_name: str) -> None:
     bench = Bench()
     put(bench, "p", queue_name)
     again = make_pod("p", uid="second")
@@ -171,7 +171,7 @@ def test_an_event_without_registration_is_not_recorded() -> None:
     assert +bench.counts.events == {"PodPopped": 1}
 
 
-def test_a_pod_whose_attempt_was_done_before_it_failed_is_retried_after_its_backoff() -> None:
+def test_a_pod_with_an_attempt_that_was_done_before_it_failed_is_retried_after_its_backoff() -> None:
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
@@ -314,7 +314,7 @@ def test_an_admitted_pod_loses_its_gate_but_not_its_rejectors() -> None:
 # (gate, event, is the gate open then?, target queue)
 GATED_EVENTS = {
     "an event of another plugin is not even looked at": ("first", POD_DELETE, True, "gated"),
-    "an event whose hint skips": ("second", POD_DELETE, True, "gated"),
+    "an event with a hint that skips": ("second", POD_DELETE, True, "gated"),
 }
 
 
@@ -331,7 +331,7 @@ def test_events_and_gated_pods(door: str, event: ClusterEvent, opened: bool, wan
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_gate_is_called_a_second_time_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
+def test_a_gate_is_called_again_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
     # As with preemption: rejected by Fit, then pending until the victims are deleted.
     bench = Bench()
     bench.add("p")
@@ -381,7 +381,7 @@ def test_a_gate_is_called_for_a_reconsidered_pod_until_it_is_admitted() -> None:
     assert bench.calls == ["SecondDoor"]
 
 
-def test_a_gate_is_not_called_a_second_time_for_a_pod_that_it_still_rejects() -> None:
+def test_a_gate_is_not_called_again_for_a_pod_that_it_still_rejects() -> None:
     bench = Bench()
     bench.second.close("p")
     bench.add("p")

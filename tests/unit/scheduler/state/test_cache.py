@@ -39,7 +39,7 @@ def cpu(cache: Cache) -> dict[str, int]:
 STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
     "a pod on its node": (lambda c: (c.add_node(NODES["n1"]), c.add_pod(PODS["p1"])), {"n1": 1000}),
     "a pod before its node": (lambda c: (c.add_pod(PODS["p1"]), c.add_node(NODES["n1"])), {"n1": 1000}),
-    "a pod whose node is never added": (lambda c: c.add_pod(PODS["p1"]), {}),
+    "a pod on a node that is never added": (lambda c: c.add_pod(PODS["p1"]), {}),
     "a pod that leaves before its node is added": (
         lambda c: (c.add_pod(PODS["p1"]), c.remove_pod(PODS["p1"]), c.add_node(NODES["n1"])),
         {"n1": 0},

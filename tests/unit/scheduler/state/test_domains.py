@@ -100,6 +100,16 @@ def test_labels_added_on_binding_do_not_change_counts_that_ignore_them() -> None
     assert (web.per_row(1).tolist(), here.per_row(1).tolist()) == ([1], [1])
 
 
+def test_values_that_are_added_after_the_count_have_no_count() -> None:
+    cache = cluster("a")
+    tally = make_tally(cache, (WEB, 1))
+    cache.remove_node("n0")
+    refreshed(tally, cache)
+    cache.add_node(make_node("n1", labels={"zone": "a"}))
+    cache.remove_node("n1")
+    assert refreshed(tally, cache)["a"] == 0
+
+
 ZONES = st.sampled_from(["a", "b", "c", "d", None])
 STEPS = st.lists(
     st.one_of(

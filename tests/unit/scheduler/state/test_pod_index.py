@@ -138,7 +138,7 @@ MEANT: dict[str, tuple[PodAffinityTerm, str, Mapping[str, str], Mapping[str, str
     "not other labels": (term(), "default", {"app": "db"}, {}, False),
     "the namespaces it lists": (term(namespaces=("other",)), "other", {"app": "web"}, {}, True),
     "then no longer its own": (term(namespaces=("other",)), "default", {"app": "web"}, {}, False),
-    "namespaces whose labels it selects": (
+    "namespaces with labels that it selects": (
         term(namespace_selector=NAMESPACE_SELECTOR),
         "other",
         {"app": "web"},

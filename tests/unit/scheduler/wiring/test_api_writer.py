@@ -179,7 +179,7 @@ def test_condition_has_its_transition_time(bench: Bench) -> None:
     assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_condition_whose_status_remains_keeps_its_time(bench: Bench) -> None:
+def test_a_condition_with_the_same_status_keeps_its_time(bench: Bench) -> None:
     status = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
     patch = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "still no"}]}
     bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=status), patch))

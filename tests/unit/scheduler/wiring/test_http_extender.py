@@ -149,13 +149,13 @@ BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
     "an error it reports": (lambda _: {"Error": "I am tired"}, "^I am tired$"),
     "a status": (lambda _: 500, "failed filter with extender at URL http://.*/scheduler/filter, code 500"),
     "rubbish": (lambda _: b"<html>", "invalid response"),
-    "a list of the wrong type": (lambda _: {"NodeNames": [7]}, "nodenames: Expected `str`"),
+    "a list of the wrong type": (lambda _: {"NodeNames": [7]}, "nodenames: .*expected a string"),
     "invalid nodes": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "an invalid node"),
-    "nothing, however long one waits": (lambda _: None, "no response within 0.05 s"),
+    "nothing, even after a long wait": (lambda _: None, "no response within 0.05 s"),
     "no body": (lambda _: b"", "invalid response"),
     "a list where an object belongs": (lambda _: [], "invalid response"),
-    "nodes that are not list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: Expected `array`"),
-    "reasons that are not texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: Expected `str`"),
+    "nodes that are not list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: expected a list"),
+    "reasons that are not texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: .*expected a string"),
     "text that is not UTF-8": (lambda _: b'{"Error": "\xff"}', "invalid response"),
 }
 

@@ -137,7 +137,7 @@ PARTLY_ENABLED: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("plugins", "missing"), PARTLY_ENABLED.values(), ids=PARTLY_ENABLED)
-def test_plugin_whose_bookkeeping_is_not_enabled_is_logged(
+def test_plugin_without_enabled_bookkeeping_is_logged(
     plugins: dict[str, Any], missing: list[str], logged: list[MutableMapping[str, Any]]
 ) -> None:
     load_policy(collect_plugins([Booked]), json.dumps({**HEAD, "profiles": [{"plugins": plugins}]}))

@@ -162,7 +162,7 @@ async def test_extenders_are_replaced_and_unused_ones_closed() -> None:
 
 
 @in_virtual_time
-async def test_kinds_of_former_plugins_are_not_watched_any_longer() -> None:
+async def test_kinds_of_removed_plugins_are_no_longer_watched() -> None:
     def watched() -> set[type[KubeObject]]:
         return {informer.kind.type for informer in parts.connection.informers.all}
 

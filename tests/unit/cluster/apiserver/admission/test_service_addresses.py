@@ -45,3 +45,46 @@ def test_external_service_can_become_internal(kind: str) -> None:
     assert "nodePort" not in spec["ports"][0]
     assert not spec.keys() & {"externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort"}
     assert spec["clusterIP"]
+
+
+REPLACED = {
+    "node ports are kept by name": ("NodePort", {"type": "NodePort", "ports": [{"port": 81}]}, {30000}),
+    "a new port gets another number": (
+        "NodePort",
+        {"type": "NodePort", "ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]},
+        {30001, 30002},
+    ),
+    "an internal service becomes external": ("ClusterIP", {"type": "NodePort", "ports": PORTS}, {30000}),
+    "a requested number is used": (
+        "NodePort",
+        {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]},
+        {31000},
+    ),
+    "a balancer without node ports": (
+        "ClusterIP",
+        {"type": "LoadBalancer", "ports": PORTS, "allocateLoadBalancerNodePorts": False},
+        {None},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "expected"), REPLACED.values(), ids=REPLACED)
+def test_replaced_service_keeps_its_address_and_gets_node_ports(
+    kind: str, spec: dict[str, object], expected: set[int | None]
+) -> None:
+    client = ApiHarness()
+    created = client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": PORTS, "type": kind}})
+    replaced = client.request("PUT", f"{SERVICES}/web", {"metadata": {"name": "web"}, "spec": spec})["spec"]
+    assert replaced["clusterIP"] == created["spec"]["clusterIP"]
+    assert {port.get("nodePort") for port in replaced["ports"]} == expected
+
+
+def test_alias_loses_its_address_and_gets_one_again() -> None:
+    client = ApiHarness()
+    client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": PORTS}})
+    alias = {"type": "ExternalName", "externalName": "a.example.org"}
+    spec = client.request("PATCH", f"{SERVICES}/web", {"spec": alias}, content_type=MERGE)["spec"]
+    assert "clusterIP" not in spec
+    spec = client.request("PATCH", f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}}, content_type=MERGE)["spec"]
+    assert spec["clusterIP"].startswith("10.96.")
+    assert "externalName" not in spec

@@ -34,7 +34,7 @@ FIELDS: Data = {
 
 
 def defined(*rules: Data | str, **fields: Data) -> Data:
-    """Return a definition whose spec has rules."""
+    """Return a definition with rules in its spec."""
     data = definition()
     schema = data["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     written = [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]
@@ -104,7 +104,11 @@ def test_rules_wait_until_types_are_right() -> None:
     client = ApiHarness()
     client.create(DEFINITIONS, defined("self.low > 1"))
     causes = client.request("POST", QUOTAS, quota(low="a"), want=422)["details"]["causes"]
-    assert [cause["reason"] for cause in causes] == ["FieldValueTypeInvalid"]
+    assert [(cause["reason"], cause["field"]) for cause in causes] == [
+        ("FieldValueTypeInvalid", "spec.low"),
+        ("FieldValueInvalid", "<nil>"),
+    ]
+    assert "some validation rules were not checked" in causes[1]["message"]
 
 
 @pytest.mark.parametrize("rule", ["self.low >", "lo > 1", "self.other > 1", ""])
@@ -115,7 +119,7 @@ def test_definitions_with_wrong_rules_are_rejected(rule: str) -> None:
 
 def test_rules_that_cannot_be_evaluated_are_reported() -> None:
     client = ApiHarness()
-    response = client.send("POST", DEFINITIONS, defined("self.names.transformList(i, n, n).size() == 0"))
+    response = client.send("POST", DEFINITIONS, defined("self.names.sortBy(n, n).size() == 0"))
     assert response.status == 201
     assert any("not enforced" in warning for warning in response.warnings)
     client.create(QUOTAS, quota(names=["a"]))
@@ -202,7 +206,7 @@ def test_size_of_a_nested_value_is_not_overestimated() -> None:
 
 
 def test_comparing_an_optional_field_of_large_items_is_cheap() -> None:
-    """An absent field has no size; the size of the whole item is not assumed instead."""
+    """An absent field has no size; the size of the item is not assumed instead."""
     rule = "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && a.name == b.name))"
     program = compile_rule(rule)
     assert program.tree is not None

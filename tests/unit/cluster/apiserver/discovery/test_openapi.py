@@ -1,7 +1,13 @@
 from tests.support.api import ApiHarness, definition
 
 from moorage.cluster.apiserver.discovery.descriptions import DESCRIPTIONS
-from moorage.cluster.apiserver.discovery.openapi import V2_CONTENT_TYPE, V2_PROTOBUF
+from moorage.cluster.apiserver.discovery.openapi import (
+    OPTIONAL_FROM_1_38,
+    REQUIRED_FROM_1_38,
+    V2_CONTENT_TYPE,
+    V2_PROTOBUF,
+)
+from moorage.kube.features import FeatureGates
 from moorage.kube.schema import find_schema
 
 
@@ -21,6 +27,39 @@ def test_schemas_contain_required_fields():
     assert "required" not in schemas["io.k8s.api.core.v1.Pod"]
 
 
+def required_fields(release: str) -> dict[tuple[str, str], set[str]]:
+    """Return the required fields of each type, in all documents."""
+    client = ApiHarness(features=FeatureGates(release=release))
+    documents = {path: client.get(f"/openapi/v3/{path}") for path in client.get("/openapi/v3")["paths"]}
+    schemas = {path: document["components"]["schemas"] for path, document in documents.items()}
+    schemas["v2"] = client.get("/openapi/v2")["definitions"]
+    return {
+        (path, name): set(schema.get("required", ()))
+        for path, types in schemas.items()
+        for name, schema in types.items()
+    }
+
+
+def test_fewer_fields_are_required_from_1_38() -> None:
+    before, now = required_fields("1.37"), required_fields("1.38")
+    assert before.keys() <= now.keys()
+    changed = {key: before[key] - now[key] for key in before if before[key] - now[key]}
+    assert {name: sorted(fields) for (_, name), fields in changed.items()} == {
+        name: sorted(fields) for name, fields in OPTIONAL_FROM_1_38.items() if any(name == key[1] for key in before)
+    }
+    assert changed[("apis/batch/v1", "io.k8s.api.batch.v1.JobCondition")] == {"type", "status"}
+    assert now[("api/v1", "io.k8s.api.core.v1.ISCSIVolumeSource")] == {"targetPortal", "iqn"}
+
+
+def test_three_fields_are_required_from_1_38() -> None:
+    before, now = required_fields("1.37"), required_fields("1.38")
+    added = {name: sorted(now[path, name] - before[path, name]) for path, name in before if path != "v2"}
+    assert {name: fields for name, fields in added.items() if fields} == {
+        name: [*fields] for name, fields in REQUIRED_FROM_1_38.items()
+    }
+    assert now["v2", "io.k8s.api.batch.v1.Job"] == {"spec"}
+
+
 def test_version_2_is_protobuf_for_clients_that_accept_it() -> None:
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     response = ApiHarness().send("GET", "/openapi/v2", accept=accept)
@@ -30,7 +69,8 @@ def test_version_2_is_protobuf_for_clients_that_accept_it() -> None:
 def test_described_fields_exist() -> None:
     for name in DESCRIPTIONS:
         group, version, kind, *field = name.split(".")
-        schema = find_schema(f"io.k8s.api.{group}.{version}.{kind}")
+        package = "io.k8s.apimachinery.pkg.apis" if group == "meta" else "io.k8s.api"
+        schema = find_schema(f"{package}.{group}.{version}.{kind}")
         assert schema is not None, name
         assert not field or schema.field(field[0]) is not None, name
 

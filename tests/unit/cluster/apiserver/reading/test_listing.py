@@ -30,13 +30,38 @@ def test_pages_of_a_list_are_one_snapshot():
     assert second["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
 
 
-def test_expired_continue_token_returns_gone():
+def test_expired_continue_token_returns_410():
     client = ApiHarness()
     three(client)
     token = client.get(f"{PODS}?limit=1")["metadata"]["continue"]
     for _ in range(100):
         client.get(f"{PODS}?limit=1")
     assert client.request("GET", f"{PODS}?limit=1&continue={token}", want=410)["reason"] == "Expired"
+
+
+def test_expired_list_is_continued_with_the_current_objects():
+    client = ApiHarness()
+    three(client)
+    first = client.get(f"{PODS}?limit=1")["metadata"]
+    client.clock.advance(299)
+    assert len(client.get(f"{PODS}?limit=1&continue={first['continue']}")["items"]) == 1
+    client.clock.advance(2)
+    client.create(PODS, pod("d"))
+    status = client.request("GET", f"{PODS}?limit=2&continue={first['continue']}", want=410)
+    assert "or use the continue token in this response" in status["message"]
+    second = client.get(f"{PODS}?limit=2&continue={status['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in second["items"]] == ["b", "c"]
+    assert second["metadata"]["resourceVersion"] != first["resourceVersion"]
+    client.request("DELETE", f"{PODS}/d")
+    third = client.get(f"{PODS}?limit=2&continue={second['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in third["items"]] == ["d"], "consistent from then on"
+
+
+def test_token_of_another_resource_is_invalid():
+    client = ApiHarness()
+    three(client)
+    token = client.get(f"{PODS}?limit=1")["metadata"]["continue"]
+    assert client.request("GET", f"/api/v1/nodes?limit=1&continue={token}", want=400)["reason"] == "BadRequest"
 
 
 def test_deeply_nested_continue_token_is_invalid():

@@ -43,6 +43,7 @@ FIELDS = {
     "a field that is not equal": ("status.phase!=Failed,status.phase!=Succeeded", True),
     "a name": ("metadata.name=a", True),
     "a field with its default": ("spec.hostNetwork=false", True),
+    "an escaped character": ("status.phase!=a\\=b\\,c", True),
 }
 
 
@@ -54,7 +55,9 @@ def test_fields(text: str, want: bool) -> None:
     assert selection(PODS, {"fieldSelector": text}).matches(PODS, entry) is want
 
 
-@pytest.mark.parametrize("text", ["spec.foo=1", "spec.nodeName", "metadata.labels.a=b"])
+@pytest.mark.parametrize(
+    "text", ["spec.foo=1", "spec.nodeName", "metadata.labels.a=b", "spec.nodeName=a\\x", "spec.nodeName=a=b"]
+)
 def test_unsupported_field_selector_is_rejected(text: str) -> None:
     assert PODS is not None
     with pytest.raises(ApiError) as error:

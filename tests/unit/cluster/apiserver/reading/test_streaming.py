@@ -11,7 +11,7 @@ from moorage.common.virtual_time import run_virtual
 
 
 class Pipe:
-    """A connection whose remote end reads only on request."""
+    """A connection with a remote end that reads only on request."""
 
     def __init__(self) -> None:
         self.is_full = False

@@ -124,6 +124,7 @@ DAMAGED = {
     "no uid": ("nodes", "x", stored(uid=None)),
     "no time": ("nodes", "x", stored(creationTimestamp=None)),
     "nested too deeply": ("nodes", "x", stored()[:-1] + b', "a": ' + b"[" * 5000),
+    "invalid text in another field": ("nodes", "x", stored()[:-1] + b', "spec": {"podCIDR": "\xff"}}'),
     "not bytes": ("pods", "default/x", 5),
 }
 
@@ -146,6 +147,7 @@ def test_corrupt_object_is_skipped(row: tuple[str, str, object], tmp_path: Path)
         "UPDATE latest SET version = 'x'",
         "UPDATE latest SET version = -20000",
         "UPDATE latest SET version = 9223372036854775807",
+        "UPDATE latest SET version = 9e999",
         "ALTER TABLE objects DROP COLUMN created",
     ],
 )

@@ -115,7 +115,7 @@ def test_several_conflicts_are_listed_by_manager() -> None:
 ORDERS: dict[str, tuple[str, str, str]] = {
     "new items follow": ("ab", "c", "abc"),
     "the applied order wins": ("abc", "ca", "bca"),
-    "other items stay in front of their successors": ("xay", "ba", "xbay"),
+    "other items remain in front of their successors": ("xay", "ba", "xbay"),
 }
 
 

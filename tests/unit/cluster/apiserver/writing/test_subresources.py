@@ -57,7 +57,8 @@ def evict(client: ApiHarness, name: str, want: int) -> dict[str, object]:
 
 def with_budget(client: ApiHarness, allowed: int) -> None:
     client.create(BUDGETS, budget())
-    client.request("PUT", f"{BUDGETS}/keep/status", budget(allowed=allowed))
+    status = {"status": budget(allowed=allowed)["status"]}
+    client.request("PATCH", f"{BUDGETS}/keep/status", status, content_type=MERGE)
 
 
 def test_evictions_are_counted_against_the_budget():

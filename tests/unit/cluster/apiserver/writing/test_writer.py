@@ -214,3 +214,44 @@ def test_terminating_namespace_rejects_new_objects_until_it_is_finalized():
     ending["spec"] = {"finalizers": []}
     client.request("PUT", "/api/v1/namespaces/shop/finalize", ending)
     client.request("GET", "/api/v1/namespaces/shop", want=404)
+
+
+def test_annotations_of_a_deployment_are_counted_as_a_generation() -> None:
+    client = ApiHarness()
+    name = client.create(DEPLOYMENTS, deployment())["metadata"]["name"]
+    for kind, expected in (("annotations", 2), ("labels", 2)):
+        patch = {"metadata": {kind: {"a": "b"}}}
+        answer = client.request("PATCH", f"{DEPLOYMENTS}/{name}", patch, content_type=MERGE)
+        assert answer["metadata"]["generation"] == expected
+
+
+NEEDS_VERSION = {
+    "a disruption budget": ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", {"spec": {}}),
+    "a runtime class": ("/apis/node.k8s.io/v1/runtimeclasses", {"handler": "a"}),
+    "a webhook": ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {}),
+}
+
+
+@pytest.mark.parametrize(("path", "fields"), NEEDS_VERSION.values(), ids=NEEDS_VERSION)
+def test_replacing_some_kinds_requires_a_version(path: str, fields: dict[str, Any]) -> None:
+    client = ApiHarness()
+    client.create(path, {"metadata": {"name": "a"}, **fields})
+    answer = client.request("PUT", f"{path}/a", {"metadata": {"name": "a"}, **fields}, want=422)
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer["message"]
+
+
+def test_names_of_container_ports_are_unique_and_short() -> None:
+    web = deployment()
+    ports = [{"name": "http", "containerPort": 80}, {"name": "http", "containerPort": 81}]
+    web["spec"]["template"]["spec"]["containers"][0]["ports"] = [*ports, {"name": "a" * 16, "containerPort": 82}]
+    message = ApiHarness().request("POST", DEPLOYMENTS, web, want=422)["message"]
+    assert 'containers[0].ports[1].name: Duplicate value: "http"' in message
+    assert "containers[0].ports[2].name" in message
+    assert "must be no more than 15 characters" in message
+
+
+def test_missing_subresource_of_a_custom_object_names_the_object() -> None:
+    client = ApiHarness()
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    answer = client.request("GET", "/apis/example.org/v1/namespaces/default/quotas/a/scale", want=404)
+    assert answer["message"] == 'quotas.example.org "a" not found'

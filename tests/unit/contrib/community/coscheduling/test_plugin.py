@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.support.gangs import annotated, coscheduling_bench, labelled, pod_group
+from tests.support.gangs import annotated, coscheduling_bench, labeled, pod_group
 from tests.support.groups import GATE, GroupBench, a_node, alone, gang, member
 
 from moorage.contrib.community.coscheduling.gangs import GANG_SIZE, GROUP_LABEL, CoschedulingGroup
@@ -12,7 +12,7 @@ from moorage.kube.api.pod import Pod
 from moorage.testing import in_virtual_time
 
 Make = Callable[[str], Pod]
-EITHER = pytest.mark.parametrize("make", [labelled, annotated], ids=["by label", "by annotation"])
+EITHER = pytest.mark.parametrize("make", [labeled, annotated], ids=["by label", "by annotation"])
 
 
 def bench_with(*nodes: int, args: str = "{}", gates: str = "", minimum: int = 3) -> GroupBench:
@@ -54,12 +54,13 @@ async def test_infeasible_gang_reserves_nothing(make: Make) -> None:
 async def test_both_kinds_of_groups_coexist() -> None:
     bench = bench_with(9, gates=GATE)
     bench.add(gang(), *(member(f"native-{name}") for name in "abc"))
-    bench.add(*(labelled(f"label-{name}") for name in "abc"), *(annotated(f"annotation-{name}") for name in "abc"))
+    bench.add(*(labeled(f"label-{name}") for name in "abc"), *(annotated(f"annotation-{name}") for name in "abc"))
     await bench.wait(1)
     assert len(bench.placed()) == 9, "three groups of one name"
     assert bench.condition() == ("True", "Scheduled", "")
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_scheduling_group_is_ignored_without_the_gate() -> None:
     bench = bench_with(4)
@@ -71,10 +72,10 @@ async def test_scheduling_group_is_ignored_without_the_gate() -> None:
 @in_virtual_time
 async def test_a_pod_remains_in_its_initial_group() -> None:
     bench = bench_with(4)
-    bench.add(labelled("a"), labelled("b"))
+    bench.add(labeled("a"), labeled("b"))
     pod = bench.pod("a")
     bench.change(replace(pod, metadata=replace(pod.metadata, labels={GROUP_LABEL: "other"})))
-    bench.add(labelled("c"))
+    bench.add(labeled("c"))
     await bench.wait(1)
     assert len(bench.placed()) == 3
 
@@ -101,13 +102,14 @@ profiles:
 """
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_a_configuration_may_name_the_points_one_by_one() -> None:
     bench = GroupBench(gates="", config=POINT_BY_POINT)
     bench.add(a_node("n", 2), *map(annotated, "ab"))
     await bench.wait(5)
     assert bench.placed() == {}
-    assert (bench.message("a") or ("", ""))[1] == 'the group "g" starts with 3 pods and 2 of them are there'
+    assert (bench.message("a") or ("", ""))[1] == 'the group "g" requires 3 pods, but only 2 exist'
     bench.add(annotated("c"), a_node("m", 1))
     await bench.wait(30)
     assert len(bench.placed()) == 3
@@ -118,17 +120,17 @@ async def test_a_configuration_may_name_the_points_one_by_one() -> None:
 
 WRONG: dict[str, tuple[list[Pod], str]] = {
     "a group that does not exist": (
-        [labelled("a", "gone"), labelled("b", "gone")],
+        [labeled("a", "gone"), labeled("b", "gone")],
         'there is no PodGroup "gone" of scheduling.x-k8s.io/v1alpha1 in the namespace "default", '
         "which the label scheduling.x-k8s.io/pod-group names",
     ),
     "too few members": (
-        [labelled("a"), labelled("b")],
-        'the group "g" starts with 3 pods and 2 of them are there',
+        [labeled("a"), labeled("b")],
+        'the group "g" requires 3 pods, but only 2 exist',
     ),
     "too few members of a gang by annotation": (
         [annotated("a")],
-        'the group "g" starts with 3 pods and 1 of them are there',
+        'the group "g" requires 3 pods, but only 1 exist',
     ),
     "no size": (
         [annotated("a", size=None)],
@@ -160,7 +162,7 @@ WRONG: dict[str, tuple[list[Pod], str]] = {
     ),
     "members that disagree": (
         [annotated("a", size="2"), annotated("b", size="3")],
-        'the pods of gang "g" disagree about moorage.io/gang-size: "2" in a, "3" in b',
+        'the pods of gang "g" have different values of moorage.io/gang-size: "2" in a, "3" in b',
     ),
     "a name without end": (
         [annotated("a", "x" * 5000)],
@@ -173,6 +175,7 @@ WRONG: dict[str, tuple[list[Pod], str]] = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("pods", "text"), WRONG.values(), ids=WRONG)
 @in_virtual_time
 async def test_pods_get_the_problem_of_their_group(pods: list[Pod], text: str) -> None:
@@ -189,7 +192,7 @@ async def test_pods_get_the_problem_of_their_group(pods: list[Pod], text: str) -
 async def test_pods_that_arrive_one_by_one_do_not_report_each_other() -> None:
     bench = bench_with(9)
     for name in "abc":
-        bench.add(labelled(name))
+        bench.add(labeled(name))
         await bench.wait(2)
     assert len(bench.placed()) == 3
     assert bench.notes("a") == []
@@ -198,7 +201,7 @@ async def test_pods_that_arrive_one_by_one_do_not_report_each_other() -> None:
 @in_virtual_time
 async def test_permanent_problem_is_repeated_at_intervals() -> None:
     bench = bench_with(9)
-    bench.add(labelled("a"))
+    bench.add(labeled("a"))
     await bench.wait(250)
     assert len(bench.notes("a")) == 1
     await bench.wait(500)
@@ -208,7 +211,7 @@ async def test_permanent_problem_is_repeated_at_intervals() -> None:
 @in_virtual_time
 async def test_pods_wait_for_a_group_that_is_created_later() -> None:
     bench = coscheduling_bench()
-    bench.add(a_node("n", 4), *map(labelled, "abc"))
+    bench.add(a_node("n", 4), *map(labeled, "abc"))
     await bench.wait(30)
     assert bench.placed() == {}
     bench.add(pod_group())
@@ -219,7 +222,7 @@ async def test_pods_wait_for_a_group_that_is_created_later() -> None:
 @in_virtual_time
 async def test_deleted_group_is_reported_as_missing() -> None:
     bench = bench_with(2)
-    bench.add(*map(labelled, "abc"))
+    bench.add(*map(labeled, "abc"))
     await bench.settle()
     bench.remove(bench.objects[CoschedulingGroup, "default/g"])
     await bench.wait(20)
@@ -245,7 +248,7 @@ async def test_corrected_size_helps() -> None:
 @in_virtual_time
 async def test_a_lower_minimum_helps() -> None:
     bench = bench_with(2)
-    bench.add(*map(labelled, "abc"))
+    bench.add(*map(labeled, "abc"))
     await bench.wait(5)
     bench.change(pod_group(minimum=2))
     await bench.wait(30)
@@ -258,7 +261,7 @@ async def test_a_lower_minimum_helps() -> None:
 @in_virtual_time
 async def test_a_group_waits_out_its_backoff() -> None:
     bench = bench_with(2, args="{podGroupBackoffSeconds: 60}")
-    bench.add(*map(labelled, "abc"))
+    bench.add(*map(labeled, "abc"))
     await bench.wait(5)
     attempts = len(bench.notes("a"))
     bench.add(a_node("more", 4))
@@ -276,7 +279,7 @@ async def test_a_group_waits_out_its_backoff() -> None:
 @in_virtual_time
 async def test_min_resources_must_be_free_in_the_cluster(resources: dict[str, object], fits: bool) -> None:
     bench = coscheduling_bench()
-    bench.add(pod_group(min_resources=resources), a_node("n", 4), *map(labelled, "abc"))
+    bench.add(pod_group(min_resources=resources), a_node("n", 4), *map(labeled, "abc"))
     await bench.wait(1)
     assert len(bench.placed()) == (3 if fits else 0)
     if not fits:
@@ -288,7 +291,7 @@ async def test_min_resources_must_be_free_in_the_cluster(resources: dict[str, ob
 async def test_resources_of_running_members_count_for_min_resources() -> None:
     bench = coscheduling_bench()
     bench.add(pod_group(minimum=2, min_resources={"cpu": "3"}), a_node("n", 4))
-    bench.add(labelled("a", cpu="2", node="n"), labelled("b", cpu="1"))
+    bench.add(labeled("a", cpu="2", node="n"), labeled("b", cpu="1"))
     await bench.wait(1)
     assert "b" in bench.placed()
 
@@ -297,9 +300,9 @@ async def test_resources_of_running_members_count_for_min_resources() -> None:
 async def test_older_group_is_first_despite_failures() -> None:
     bench = coscheduling_bench()
     bench.add(a_node("n", 2), pod_group("old", 3), pod_group("new", 3))
-    bench.add(*(labelled(f"old-{name}", "old") for name in "abc"))
+    bench.add(*(labeled(f"old-{name}", "old") for name in "abc"))
     await bench.wait(3)
-    bench.add(*(labelled(f"new-{name}", "new") for name in "abc"))
+    bench.add(*(labeled(f"new-{name}", "new") for name in "abc"))
     await bench.wait(60)
     bench.add(a_node("m", 1))
     await bench.wait(60)
@@ -311,7 +314,7 @@ async def test_gang_preempts_lower_priority_pods() -> None:
     bench = bench_with(3)
     bench.add(*(alone(f"low-{name}", priority=1) for name in "xyz"))
     await bench.settle()
-    bench.add(*map(labelled, "abc"))
+    bench.add(*map(labeled, "abc"))
     await bench.wait(20)
     assert sorted(bench.placed()) == ["a", "b", "c"]
     assert sorted(bench.evicted) == ["low-x", "low-y", "low-z"]
@@ -322,7 +325,7 @@ async def test_no_pod_is_evicted_for_an_incomplete_gang() -> None:
     bench = bench_with(3)
     bench.add(*(alone(f"low-{name}", priority=1) for name in "xyz"))
     await bench.settle()
-    bench.add(labelled("a"), labelled("b"))
+    bench.add(labeled("a"), labeled("b"))
     await bench.wait(20)
     assert bench.evicted == []
 
@@ -330,7 +333,7 @@ async def test_no_pod_is_evicted_for_an_incomplete_gang() -> None:
 @in_virtual_time
 async def test_a_gang_bound_by_halves_is_completed_by_the_next_scheduler() -> None:
     bench = bench_with(4)
-    bench.add(labelled("a", node="n0"), labelled("b"), labelled("c"))
+    bench.add(labeled("a", node="n0"), labeled("b"), labeled("c"))
     bench.restart()
     await bench.wait(1)
     assert len(bench.placed()) == 3

@@ -50,6 +50,61 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "spec.containers[0].volumeMounts[1].mountPath: Required value",
         ],
     ),
+    "a mount of a parent directory": (
+        container(volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "a/../b"}]) | {"volumes": [{"name": "v"}]},
+        ["spec.containers[0].volumeMounts.subPath: Invalid value: \"a/../b\": must not contain '..'"],
+    ),
+    "a mount of an absolute path": (
+        container(volumeMounts=[{"name": "v", "mountPath": "/v", "subPathExpr": "/a"}]) | {"volumes": [{"name": "v"}]},
+        ['spec.containers[0].volumeMounts.subPathExpr: Invalid value: "/a": must be a relative path'],
+    ),
+    "no DNS configuration": (
+        {"dnsPolicy": "None"},
+        ["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"],
+    ),
+    "no DNS server": (
+        {"dnsPolicy": "None", "dnsConfig": {}},
+        [
+            "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when "
+            "`dnsPolicy` is None"
+        ],
+    ),
+    "the network of the node in a user namespace": (
+        {"hostUsers": False, "hostNetwork": True},
+        ["spec.hostNetwork: Forbidden: when `hostUsers` is false"],
+    ),
+    "an unmasked proc file system": (
+        container(securityContext={"procMount": "Unmasked"}),
+        [
+            'spec.containers[0].securityContext.procMount: Invalid value: "Unmasked": '
+            "`hostUsers` must be false to use `Unmasked`"
+        ],
+    ),
+    "a local seccomp profile without a name": (
+        container(securityContext={"seccompProfile": {"type": "Localhost"}}),
+        [
+            "spec.containers[0].securityContext.seccompProfile.localhostProfile: Required value: "
+            "must be set when seccomp type is Localhost"
+        ],
+    ),
+    "a probe of an init container": (
+        {"initContainers": [CONTAINER | {"name": "i", "startupProbe": {"exec": {"command": ["true"]}}}]},
+        [
+            "spec.initContainers[0].startupProbe: Forbidden: "
+            "may not be set for init containers without restartPolicy=Always"
+        ],
+    ),
+    "huge pages without memory": (
+        resources(limits={"hugepages-2Mi": "4Mi"}),
+        ["spec.containers[0].resources: Forbidden: HugePages require cpu or memory"],
+    ),
+    "a long port name of an init container": (
+        {"initContainers": [CONTAINER | {"name": "i", "ports": [{"containerPort": 1, "name": "toolongportname-x"}]}]},
+        [
+            'spec.initContainers[0].ports[0].name: Invalid value: "toolongportname-x": '
+            "must be no more than 15 characters"
+        ],
+    ),
     "two volumes of one name": (
         {"volumes": [{"name": "v"}, {"name": "v"}]},
         ['spec.volumes[1].name: Duplicate value: "v"'],

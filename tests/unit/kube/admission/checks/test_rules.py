@@ -47,6 +47,14 @@ OBJECTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"metadata": {"name": "a.b"}},
         ['metadata.name: Invalid value: "a.b": must not contain dots'],
     ),
+    "finalizers without a domain": (
+        "configmaps",
+        {"metadata": {"name": "a", "finalizers": ["orphan", "example.org/f", "mine"]}},
+        [
+            'metadata.finalizers[2]: Invalid value: "mine": '
+            "name is neither a standard finalizer name nor is it fully qualified"
+        ],
+    ),
     "an owner without fields": (
         "configmaps",
         {"metadata": {"name": "a", "ownerReferences": [{}]}},

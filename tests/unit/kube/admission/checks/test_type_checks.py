@@ -1,4 +1,4 @@
-"""Each type is checked wherever it occurs."""
+"""Each type is checked at every path."""
 
 from typing import Any
 
@@ -46,6 +46,43 @@ PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         "HorizontalPodAutoscaler",
         {"spec": {"scaleTargetRef": REFERENCE, "minReplicas": 3, "maxReplicas": 2}},
         ["spec.maxReplicas: Invalid value"],
+    ),
+    "address ranges of a load balancer": (
+        "v1",
+        "Service",
+        {"spec": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8", "x"], "ports": [{"port": 1}]}},
+        ["spec.LoadBalancerSourceRanges[1]: Invalid value"],
+    ),
+    "contradicting amounts of a limit range": (
+        "v1",
+        "LimitRange",
+        {
+            "spec": {
+                "limits": [{"type": "Container", "min": {"cpu": "3"}, "max": {"cpu": "2"}, "default": {"cpu": "1"}}]
+            }
+        },
+        ["spec.limits[0].min[cpu]: Invalid value", "spec.limits[0].default[cpu]: Invalid value"],
+    ),
+    "a limit range of an unknown type": (
+        "v1",
+        "LimitRange",
+        {"spec": {"limits": [{"type": "X"}]}},
+        ["spec.limits[0].type: Invalid value"],
+    ),
+    "a grace period of a readiness probe": (
+        "v1",
+        "Pod",
+        {"spec": {"containers": [{"readinessProbe": {"terminationGracePeriodSeconds": 1}}]}},
+        ["spec.containers[0].readinessProbe.terminationGracePeriodSeconds: Invalid value"],
+    ),
+    "the last port of a named port": (
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        {"spec": {"egress": [{"ports": [{"port": "dns", "endPort": 9}, {"endPort": 9}]}]}},
+        [
+            "spec.egress[0].ports[0].endPort: Invalid value",
+            "spec.egress[0].ports[1].endPort: Invalid value",
+        ],
     ),
     "ports of a service without names, and a node port": (
         "v1",
@@ -100,7 +137,7 @@ PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         {"spec": {"matchConstraints": {"resourceRules": []}}},
         ["spec.validations: Required value", "spec.auditAnnotations: Required value"],
     ),
-    "an invalid network, and an exception outside of it": (
+    "an invalid network, and an exception outside": (
         "networking.k8s.io/v1",
         "NetworkPolicy",
         {

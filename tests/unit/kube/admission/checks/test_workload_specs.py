@@ -91,7 +91,7 @@ SPECS: dict[str, tuple[Check, dict[str, Any], list[str]]] = {
         JOB | {"completionMode": "Indexed"},
         ["spec.completions: Required value: when completion mode is Indexed"],
     ),
-    "a job whose pods never end": (
+    "a job with pods that never end": (
         lambda data: checks.job_spec(data["spec"], "spec"),
         {"template": {"spec": POD}},
         ['spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'],
@@ -114,7 +114,7 @@ SPECS: dict[str, tuple[Check, dict[str, Any], list[str]]] = {
     "an hour that does not exist": (
         checks.cron_job,
         CRON | {"schedule": "0 24 * * *"},
-        ["spec.schedule: Invalid value: \"0 24 * * *\": '24' is no time"],
+        ["spec.schedule: Invalid value: \"0 24 * * *\": '24' is not a schedule"],
     ),
     "an unknown time zone": (
         checks.cron_job,
@@ -137,6 +137,19 @@ SPECS: dict[str, tuple[Check, dict[str, Any], list[str]]] = {
             'spec.maxUnavailable: Invalid value: "a": a valid percent string must be a numeric string followed by '
             "an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
         ],
+    ),
+    "a daemon set that adds and removes pods": (
+        checks.daemon_set,
+        WORKLOAD | {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": "10%"}}},
+        [
+            "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: "
+            "may not be set when maxUnavailable is non-zero"
+        ],
+    ),
+    "a deadline that is shorter than the time until a pod is available": (
+        checks.deployment,
+        WORKLOAD | {"strategy": ROLLING, "minReadySeconds": 5, "progressDeadlineSeconds": 5},
+        ["spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"],
     ),
     "a service without ports": (checks.service, {}, ["spec.ports: Required value"]),
     "a headless service without ports": (checks.service, {"clusterIP": "None"}, []),

@@ -108,7 +108,7 @@ def test_plugin_under_multi_point_lacks_no_point() -> None:
 def test_v1_file_is_unchanged_and_noted() -> None:
     (converted,) = convert_text(old("v1"), "f")
     assert [str(note) for note in converted.notes] == [
-        "unchanged: apiVersion: the configuration is v1 already; nothing had to be changed"
+        "unchanged: apiVersion: the configuration is already v1; nothing was changed"
     ]
 
 
@@ -144,5 +144,5 @@ def test_policy_in_a_separate_source_is_lost() -> None:
     source = {"policy": {"configMap": {"namespace": "kube-system", "name": "p"}}}
     (converted,) = convert_text(old("v1alpha1", algorithmSource=source), "f")
     assert [str(note) for note in converted.notes if note.effect is Effect.LOST] == [
-        "lost: algorithmSource.policy.configMap: the Policy in kube-system/p is not in this file: convert it"
+        "lost: algorithmSource.policy.configMap: the Policy in kube-system/p is another file: convert it"
     ]

@@ -1,4 +1,4 @@
-"""Profiles of old versions: weights, extension points, scorers and arguments."""
+"""Profiles of earlier versions: weights, extension points, scorers and arguments."""
 
 from typing import Any
 

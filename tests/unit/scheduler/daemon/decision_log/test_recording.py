@@ -260,3 +260,10 @@ def test_reloads_leave_no_former_profiles() -> None:
     gc.collect()
     few, many = (asyncio.run(runners_after_reloads(reloads)) for reloads in (2, 12))
     assert many <= few
+
+
+@pytest.mark.parametrize("text", [b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"pod":"\xff"}', b'{"time":5}', b"{"])
+def test_invalid_line_is_reported_with_its_number(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\n" + text + b"\n")
+    with pytest.raises(InputError, match="log, line 2: invalid JSON: "):
+        list(read_log(tmp_path / "log"))

@@ -1,10 +1,12 @@
 """The metrics of a simulated cluster, and their recomputation from the raw events."""
 
+import gc
 import io
 from collections import Counter
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from tests.support.exposing import exposing
@@ -117,6 +119,25 @@ def test_evaluations_count_cycles_that_called_the_plugin() -> None:
     assert value(registry, name, plugin="NodeResourcesFit", extension_point="Filter", profile=PROFILE) == 3
     assert value(registry, name, plugin="NodePorts", extension_point="Filter", profile=PROFILE) is None
     assert value(registry, name, plugin="NodeResourcesFit", extension_point="Score", profile=PROFILE) == 2
+
+
+def test_counts_of_former_profiles_remain_without_the_profiles() -> None:
+    cells, runners = CellRegistry(), WeakSet[ProfileRunner]()
+    attempts = Instruments(cells, VirtualClock()).attempts
+
+    class Remembers(AttemptObserver):
+        def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
+            runners.add(runner)
+
+    simulate(BUSY, observers=[attempts, Remembers()])
+    before = read_samples(cells, "scheduler_plugin_evaluation_total")
+    gc.collect()
+    assert len(runners) == 1, "the counts are derived from the profile"
+    attempts.profiles_changed()
+    gc.collect()
+    assert not runners
+    assert read_samples(cells, "scheduler_plugin_evaluation_total") == before
+    assert before["NodeResourcesFit", "Filter", PROFILE] == 3
 
 
 def test_hints_are_timed() -> None:

@@ -219,7 +219,7 @@ def test_a_failed_bind_is_undone_and_retried() -> None:
 
 
 SKIPPED = {
-    "a plugin that returns skip is not called a second time": (Rests, ["p0"], ["p0"]),
+    "a plugin that returns skip is called once": (Rests, ["p0"], ["p0"]),
     "any other is": (Prepares, ["p0", "p1"], ["p0", "p1"]),
 }
 

@@ -22,7 +22,7 @@ from moorage.scheduler.framework.status import Status
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
-NOISY = Status.unschedulable("node(s) had noisy neighbours")
+NOISY = Status.unschedulable("node(s) had noisy neighbors")
 
 
 class KeepsAway(FilterPlugin):
@@ -52,12 +52,12 @@ def scheduler_with(plugin: type[FilterPlugin]) -> Scheduler:
     world = SimulatedCluster(VirtualClock())
     scheduler = Simulation(world, Policy(config_with(plugin), registry_with(plugin), FeatureGates())).scheduler
     scheduler.handlers.apply(None, make_node("n1"))
-    scheduler.handlers.pod_added(make_pod("neighbour", node="n1"))
+    scheduler.handlers.pod_added(make_pod("neighbor", node="n1"))
     return scheduler
 
 
 def relabel(scheduler: Scheduler, **labels: str) -> None:
-    before = scheduler.objects[Pod].get("neighbour", "default")
+    before = scheduler.objects[Pod].get("neighbor", "default")
     assert before is not None
     scheduler.handlers.pod_updated(before, replace(before, metadata=replace(before.metadata, labels=labels)))
 
@@ -146,3 +146,16 @@ def test_ranks_remain_true_when_the_heap_outgrows_them() -> None:
 def test_the_reference_heap_is_a_heap() -> None:
     scores = [3, 1, 4, 1, 5, 9, 2, 6]
     assert scores[root_after_init(scores)] == heapq.nlargest(1, scores)[0]
+
+
+@pytest.mark.parametrize(("plugin", "changed_rows"), [(Counts, 0), (KeepsAway, 1)])
+def test_relabeled_pods_change_rows_only_for_plugins_that_depend_on_them(
+    plugin: type[FilterPlugin], changed_rows: int
+) -> None:
+    scheduler = scheduler_with(plugin)
+    runner = scheduler.runners["default-scheduler"]
+    runner.find(make_pod("a"))
+    cached = runner.filtering.results.find(make_pod("b"))
+    before = cached.layout.log.position
+    relabel(scheduler, noisy="very")
+    assert cached.layout.log.position - before == changed_rows

@@ -228,7 +228,7 @@ class BadElsewhere(FilterPlugin, ScorePlugin):
         return 1
 
 
-def test_a_node_that_is_not_feasible_need_not_be_rated() -> None:
+def test_an_infeasible_node_is_not_scored() -> None:
     runner = build_runner(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
     assert runner.choose(runner.find(POD)).node.name in ("b", "c")
 

@@ -148,7 +148,7 @@ async def test_pods_are_evicted_in_one_rack_only() -> None:
 
 
 @in_virtual_time
-async def test_nodes_without_the_label_are_no_placement() -> None:
+async def test_nodes_without_the_label_are_not_a_placement() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(a_node("n", 8), gang(topology=RACK), *pods(3))
     await bench.step()

@@ -138,7 +138,7 @@ PROBLEMS = {
         "should have the same priority as the root pod group's priority, got 7 and 100",
     ),
     "a gang with a basic child": ([composite("root", 1), gang("g", None, parent="root")], "has the basic policy"),
-    "a tree that is disrupted as a whole, but not its child": (
+    "a tree that is disrupted as one unit, but not its child": (
         [composite("root", whole=True), gang("g", 1, parent="root")],
         "is disrupted as a whole",
     ),
@@ -236,7 +236,7 @@ def test_unresolvable_feasibility_prevents_preemption(case: str) -> None:
 
 
 @in_virtual_time
-async def test_groups_of_a_failed_tree_have_conditions_of_their_own() -> None:
+async def test_groups_of_a_failed_tree_have_separate_conditions() -> None:
     group_bench = bench()
     group_bench.add(a_node("n", 2), composite("root", 2), gang("g", 2, parent="root"), gang("h", 1, parent="root"))
     group_bench.add(*members("a", "b", cpu="2"), member("c", "h"))

@@ -1,10 +1,12 @@
 """Dry runs by subtraction must give the same result as refiltering after every change."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin
@@ -96,3 +98,27 @@ def test_a_nominated_node_is_filtered_with_the_nominated_pods() -> None:
     promised = make_pod("promised", priority=1, requests={"cpu": 2}, status=PodStatus(nominated_node_name="n"))
     rig.nominator = make_nominator(promised)
     assert dry_run(rig, pod) == Victims((low,))
+
+
+@pytest.mark.parametrize(("release", "evicted"), [("1.37", ["d"]), ("1.38", ["e"])])
+def test_equal_victims_are_ordered_by_uid_from_1_38(release: str, evicted: list[str]) -> None:
+    """Until 1.37 they keep their order on the node; pods that have not started are the least important ones."""
+    rig = Rig(make_node("n", allocatable={"cpu": 4, "pods": 9}), features=FeatureGates(release=release))
+    rig.filters = [NodeResourcesFit(handle=rig)]
+    for name, started in (("b", None), ("e", None), ("a", None), ("d", None), ("f", "2025-12-31T12:00:00Z")):
+        status = PodStatus(start_time=started)
+        rig.add(make_pod(name, node="n", uid=f"uid-{name}", requests={"cpu": "800m"}, status=status))
+    victims = dry_run(rig, make_pod("p", requests={"cpu": "800m"}, priority=1))
+    assert isinstance(victims, Victims)
+    assert [pod.name for pod in victims.pods] == evicted
+
+
+def test_pods_that_have_not_started_are_evicted_first_from_1_38() -> None:
+    """Also before pods whose start is in the future, because of a wrong clock."""
+    rig = Rig(make_node("n", allocatable={"cpu": 2, "pods": 9}), features=FeatureGates(release="1.38"))
+    rig.filters = [NodeResourcesFit(handle=rig)]
+    for name, started in (("a", None), ("b", "2099-12-31T12:00:00Z")):
+        rig.add(make_pod(name, node="n", requests={"cpu": 1}, status=PodStatus(start_time=started)))
+    victims = dry_run(rig, make_pod("p", requests={"cpu": 1}, priority=1))
+    assert isinstance(victims, Victims)
+    assert [pod.name for pod in victims.pods] == ["a"]

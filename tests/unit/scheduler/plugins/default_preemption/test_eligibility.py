@@ -31,7 +31,7 @@ WAITS = "preemption: not eligible due to a terminating pod on the nominated node
 
 
 ELIGIBILITY = {
-    "a pod whose policy is Never preempts no pod": (waiting(preemption_policy="Never"), {}, NEVER),
+    "a pod with the policy Never preempts no pod": (waiting(preemption_policy="Never"), {}, NEVER),
     "PreemptLowerPriority is the usual policy": (waiting(preemption_policy="PreemptLowerPriority"), {}, ""),
     "a pod waits for the victims on its nominated node": (
         waiting(nominated="n"),

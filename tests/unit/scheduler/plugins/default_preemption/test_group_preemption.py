@@ -246,3 +246,16 @@ def test_the_highest_disrupted_group_decides(grand: bool, parent: bool, victims:
         assert set(bench.evicted) == victims
 
     history()
+
+
+@pytest.mark.parametrize(("release", "evicted"), [("1.37", "x"), ("1.38", "y")])
+def test_a_group_evicts_equal_pods_by_uid_from_1_38(release: str, evicted: str) -> None:
+    @in_virtual_time
+    async def history() -> None:
+        bench = GroupBench(gates=GATE, release=release)
+        bench.add(a_node("n", 2), low("y", "n"), low("x", "n"))
+        bench.add(gang(minimum=1), member("a"))
+        await bench.step()
+        assert bench.evicted == [evicted]
+
+    history()

@@ -291,7 +291,7 @@ def report(rig: LiveRig, *conditions: Condition) -> None:
 
 
 def slowly(rig: LiveRig, *conditions: Condition, after: float = 12) -> Status | None:
-    """Bind a pod whose device gets ready, or not, after a while."""
+    """Bind a pod with a device that gets ready, or not, after a while."""
     plugin, cycle = reserved(rig)
 
     async def work() -> Status | None:

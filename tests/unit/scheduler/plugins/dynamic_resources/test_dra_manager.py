@@ -47,7 +47,7 @@ COUNTED: dict[str, tuple[Sequence[KubeObject], tuple[int, int]]] = {
         ],
         (1, 0),
     ),
-    "those of an incomplete pool count as well": ([NODE, CLASS, make_slice(device("d"), of=2)], (1, 0)),
+    "those of an incomplete pool are counted as well": ([NODE, CLASS, make_slice(device("d"), of=2)], (1, 0)),
     "and those of a slice that names no node": ([NODE, CLASS, make_slice(device("d"), node=None)], (1, 0)),
     "an expression that fails leaves the resource out": (
         [NODE, make_class("gpu", 'device.attributes["x"].y', resource=GPU), TWO],

@@ -36,7 +36,7 @@ POD = claiming("claim")
 FREE, HELD = make_claim(), make_claim(allocation=held("d"))
 OTHER, OTHER_HELD = make_claim(name="other"), make_claim(name="other", allocation=held("d"))
 RESERVED = replace(HELD, status=replace(HELD.status, reserved_for=(ClaimConsumer(uid="x"),)))
-LABELLED = replace(FREE, metadata=replace(FREE.metadata, labels={"a": "b"}))
+LABELED = replace(FREE, metadata=replace(FREE.metadata, labels={"a": "b"}))
 
 Claim = ResourceClaim | None
 CASES: dict[str, tuple[Sequence[ResourceClaim], Claim, Claim, bool]] = {
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[Sequence[ResourceClaim], Claim, Claim, bool]] = {
     "another was made": ([FREE, OTHER], None, OTHER, False),
     "the pod's claim was allocated": ([HELD], FREE, HELD, True),
     "and reserved": ([RESERVED], HELD, RESERVED, True),
-    "only its labels changed": ([LABELLED], FREE, LABELLED, False),
+    "only its labels changed": ([LABELED], FREE, LABELED, False),
     "another was allocated": ([FREE, OTHER_HELD], OTHER, OTHER_HELD, False),
     "another was deallocated": ([FREE, OTHER], OTHER_HELD, OTHER, True),
     "which does not help while the pod's own is missing": ([OTHER], OTHER_HELD, OTHER, False),
@@ -150,7 +150,7 @@ def test_pods_listed_before_their_claims_are_not_all_checked_for_each_claim(
 
 
 def templated(*claims: str) -> Pod:
-    """Make a pod whose claim is made from a template; with the name of that claim once there is one."""
+    """Make a pod with a claim from a template; with the name of that claim once there is one."""
     use = PodResourceClaim(name="gpu", resource_claim_template_name="one-gpu")
     created = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim) for claim in claims)
     pod = make_pod("first", uid="first", resource_claims=(use,), status=PodStatus(resource_claim_statuses=created))

@@ -137,7 +137,7 @@ BINDING: dict[str, Any] = {"binding_conditions": ("ready",), "binding_failure_co
 
 
 def claim_with(*conditions: Condition, since: str = "2026-01-01T00:00:00Z") -> ResourceClaim:
-    """Make a claim whose device has to be prepared."""
+    """Make a claim for a device that must be prepared."""
     allocation = replace(held("d", pool="p1", **BINDING), allocation_timestamp=since)
     status = AllocatedDeviceStatus("gpu.example", "p1", "d", conditions=conditions)
     return replace(make_claim(), status=ResourceClaimStatus(allocation, devices=(status,) if conditions else ()))
@@ -437,7 +437,7 @@ def test_an_unsupported_selector_is_an_error() -> None:
 
 
 def hard_cluster() -> tuple[Rig, Pod]:
-    """Make nodes whose devices take a search too long: an error of one request keeps it from looking ahead."""
+    """Make nodes with devices that take a search too long: an error of one request keeps it from looking ahead."""
     groups = [device(f"d{number}", attributes={"group": number // 11}) for number in range(44)]
     odd = device("odd", attributes={"group": 9})
     requests = [exactly(f"r{number}", "true" + " && true" * number) for number in range(12)]

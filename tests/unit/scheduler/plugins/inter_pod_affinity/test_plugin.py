@@ -149,7 +149,7 @@ POD_HINTS: dict[str, tuple[Pod, Pod | None, Pod | None, QueueingHint]] = {
     "a pod ceased to match the anti-affinity": (pod("x", away=[to()]), WEB, DB, QUEUE),
     "a pod matches another anti-affinity term": (pod("x", away=[to(), to("db")]), WEB, DB, SKIPPED),
     "a pod that matches the anti-affinity was deleted": (pod("x", away=[to()]), WEB, None, QUEUE),
-    "a pod whose anti-affinity matches was deleted": (pod("x"), pod("db", "a1", away=[to("x")]), None, QUEUE),
+    "a pod with a matching anti-affinity was deleted": (pod("x"), pod("db", "a1", away=[to("x")]), None, QUEUE),
     "a pod with matching labels was deleted": (pod("x", near=[to()]), WEB, None, SKIPPED),
     "namespace selectors are evaluated without labels": (
         pod("x", near=[to(namespace_selector=LabelSelector(match_labels={"team": "x"}))]),
@@ -232,7 +232,7 @@ EXTRA_POD_HINTS: dict[str, tuple[Pod, Pod | None, Pod | None, QueueingHint]] = {
     "a pod ceased to match the anti-affinity": (pod("x", away=[to()]), WEB, DB, QUEUE),
     "a pod matches another anti-affinity term": (pod("x", away=[to(), to("db")]), WEB, DB, SKIPPED),
     "a pod that matches the anti-affinity was deleted": (pod("x", away=[to()]), WEB, None, QUEUE),
-    "a pod whose anti-affinity matches was deleted": (pod("x"), pod("db", "a1", away=[to("x")]), None, QUEUE),
+    "a pod with a matching anti-affinity was deleted": (pod("x"), pod("db", "a1", away=[to("x")]), None, QUEUE),
     "a pod ceased to match one of two anti-affinity terms": (
         pod("x", away=[to(), to("db", "rack")]),
         WEB,

@@ -71,7 +71,7 @@ CASES = {
     ),
     "a pod without requests is treated as a pod": (node(pods=1), there(), asking(), US("Too many pods")),
     "too many pods is always resolvable": (node(pods=0), there(), asking(), US("Too many pods")),
-    "but is so with a hopeless shortage": (
+    "but is rejected with a hopeless shortage": (
         node(pods=1),
         there(),
         asking(cpu=1),
@@ -126,7 +126,7 @@ CASES = {
         None,
     ),
     "real requests are compared, without defaults": (node(), there(), asking(memory=20), None),
-    "a request for pods is no resource": (node(), there(), asking(pods=50), None),
+    "a request for pods is not a resource": (node(), there(), asking(pods=50), None),
 }
 
 
@@ -165,7 +165,7 @@ def test_resources_that_no_node_has_are_one_rejection() -> None:
 
 
 IGNORED = {
-    "a listed resource need not fit": (NodeResourcesFitArgs(ignored_resources=(GPU,)), UAU(f"Insufficient {FPGA}")),
+    "a listed resource may be short": (NodeResourcesFitArgs(ignored_resources=(GPU,)), UAU(f"Insufficient {FPGA}")),
     "nor does any of a listed group": (
         NodeResourcesFitArgs(ignored_resource_groups=("example.com",)),
         UAU(f"Insufficient {FPGA}"),
@@ -298,8 +298,8 @@ def test_hints_of_a_pod_with_deferred_resize_concern_its_node_only() -> None:
         assert result.after_scale_down(growing, on(name, cpu=2), on(name, cpu=1)) is want
         grown = make_node(name, allocatable={"cpu": 4, "pods": 9})
         assert result.after_node_change(growing, make_node(name, allocatable={"cpu": 3, "pods": 9}), grown) is want
-    labelled = make_node("n", allocatable={"cpu": 3, "pods": 9}, labels={"zone": "a"})
-    assert result.after_node_change(growing, make_node("n", allocatable={"cpu": 3, "pods": 9}), labelled) is SKIP
+    labeled = make_node("n", allocatable={"cpu": 3, "pods": 9}, labels={"zone": "a"})
+    assert result.after_node_change(growing, make_node("n", allocatable={"cpu": 3, "pods": 9}), labeled) is SKIP
     own = result.events_to_register()[-1].event
     assert own == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP)
 
@@ -400,6 +400,6 @@ def test_a_device_counts_only_if_it_is_requested() -> None:
     plugin = NodeResourcesFit(args=args, handle=rig)
     plain = Placement("r", rig.nodes, (proposal("a"),))
     asking = Placement("r", rig.nodes, (proposal("a", cpu="1", memory="2Gi", **{gpu: "1"}),))
-    # 27 % of cpu and 27 % of memory, the defaults of the old pod included; with the device 75 % of that, too.
+    # 27 % of cpu and 27 % of memory, the defaults of the old pod included; with the device also 75 % of that.
     assert plugin.score_placement(CycleState(), TREE, plain) == 27
     assert plugin.score_placement(CycleState(), TREE, asking) == (27 + 27 + 75) // 3

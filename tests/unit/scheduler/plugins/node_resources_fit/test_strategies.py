@@ -99,7 +99,7 @@ def test_a_resource_the_node_lacks_has_no_weight(form: ScoreForm, kind: str) -> 
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_the_number_of_pods_is_no_resource_to_score(form: ScoreForm) -> None:
+def test_the_number_of_pods_is_not_scored(form: ScoreForm) -> None:
     rig = Rig(make_node())
     strategy = ScoringStrategy(LEAST_ALLOCATED, (ResourceSpec("cpu"), ResourceSpec("pods")))
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs(scoring_strategy=strategy), handle=rig)

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
     "above the limit": (user(0), (limit(1), user(1, node="n")), EXCEEDED),
     "a limit of 0 means none": (user(0), (limit(0),), EXCEEDED),
     "a driver without a number has no limit": (user(0, 1, 2), (limit(None),), None),
-    "another driver's limit is no matter": (user(0), (limit(0, "other.example.com"),), None),
+    "another driver's limit is ignored": (user(0), (limit(0, "other.example.com"),), None),
     "without a CSINode there is no limit": (user(0, 1), (user(2, node="n"),), None),
     "all volumes of the pod count": (user(0, 1), (limit(1),), EXCEEDED),
     "a claim that the pod names twice counts once": (user(0, 0), (limit(1),), None),
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         (limit(0), LATE, make_claim("d8", storage_class="late")),
         EXCEEDED,
     ),
-    "a claim whose volume is missing does, too": (
+    "a claim without its volume does as well": (
         user(8),
         (limit(0), LATE, make_claim("d8", storage_class="late", bound_to="gone")),
         EXCEEDED,
@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         (limit(0, EBS_DRIVER), LATE_EBS, make_claim("d8", storage_class="late-ebs")),
         EXCEEDED,
     ),
-    "a class whose migration is never on counts nothing": (
+    "a class without migration counts nothing": (
         user(8),
         (
             limit(0, "file.csi.azure.com"),

@@ -30,7 +30,7 @@ def pod(*constraints: TopologySpreadConstraint, app: str = "web", name: str = "w
 
 
 def on(*nodes: str, **fields: object) -> list[Pod]:
-    """Put a pod of app web on each of these nodes."""
+    """Put a pod of app web on each node."""
     return [pod(name=f"p{number}-{node}", node=node, **fields) for number, node in enumerate(nodes)]  # type: ignore[arg-type]
 
 

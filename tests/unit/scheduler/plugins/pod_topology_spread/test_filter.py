@@ -43,7 +43,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
     ),
     "with it and too small a skew no node will do": ([], pod(spread(0, label_selector=LabelSelector())), "uuuuum"),
     "host names are domains, too": (on("a1"), pod(spread(key=HOSTNAME_LABEL)), "u....."),
-    "too few domains count as one that is empty": (on("a1", "b1", "c1"), pod(spread(min_domains=4)), "uuuuum"),
+    "too few domains are treated like an empty one": (on("a1", "b1", "c1"), pod(spread(min_domains=4)), "uuuuum"),
     "enough domains do not": (on("a1", "b1", "c1"), pod(spread(min_domains=3)), ".....m"),
     "every constraint must hold": (
         on("a1", "b1", "c1"),
@@ -56,7 +56,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
         pod(spread(0, HOSTNAME_LABEL, min_domains=2), spread(key="tier", label_selector=None)),
         "uuuuuu",
     ),
-    "a missing key that is first does so, too": (
+    "a missing first key does as well": (
         [],
         pod(spread(key="tier", label_selector=None), spread(0, HOSTNAME_LABEL, min_domains=2)),
         "mmmmum",
@@ -83,7 +83,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
         pod(spread(node_taints_policy="Honor"), tolerates=["dedicated"]),
         "uuuu.m",
     ),
-    "pods in a domain that is omitted count as none": (
+    "pods in an omitted domain are not counted": (
         on("c1", "c1"),
         pod(spread(node_taints_policy="Honor")),
         ".....m",

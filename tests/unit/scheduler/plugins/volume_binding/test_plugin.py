@@ -279,7 +279,7 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], Verdicts]] = {
         (claim(storage_class="local"), LOCAL, make_volume(storage_class="other")),
         [UNBINDABLE] * 3,
     ),
-    "a volume whose class is an annotation": (
+    "a volume with its class in an annotation": (
         (
             claim(storage_class="local"),
             LOCAL,

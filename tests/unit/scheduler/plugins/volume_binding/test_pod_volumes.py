@@ -184,6 +184,6 @@ def test_nodes_are_grouped_by_the_labels_that_matter() -> None:
     assert (representatives.tolist(), groups.tolist()) == ([0, 1], [0, 1, 0])
 
 
-def test_no_nodes_are_no_groups() -> None:
+def test_no_nodes_are_not_groups() -> None:
     representatives, groups = distinct_nodes([ZONE_LABEL, HOSTNAME_LABEL], NodeTable.of())
     assert (len(representatives), len(groups)) == (0, 0)

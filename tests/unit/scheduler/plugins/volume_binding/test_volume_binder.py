@@ -97,7 +97,7 @@ class StorageApi:
 
 
 class StorageRig(Rig):
-    """A rig whose plugins can write."""
+    """A rig with plugins that can write."""
 
     def __init__(self, *objects: KubeObject, lag: float = 0.0) -> None:
         self.api = StorageApi(self, lag=lag)

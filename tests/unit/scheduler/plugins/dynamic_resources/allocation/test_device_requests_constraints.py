@@ -55,7 +55,7 @@ LISTED = {
     "D14 three that have nothing in common": (CHAIN, asking(3, SAME), LISTS, None),
     "D14 two neighbors have": (CHAIN, asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "a single value is a list of one": ((numa("d0", 0, 1), ONE), asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
-    "texts are no numbers": ((numa("d0", string_values=("1",)), ONE), asking(2, SAME), LISTS, None),
+    "texts are not numbers": ((numa("d0", string_values=("1",)), ONE), asking(2, SAME), LISTS, None),
     "distinct lists have nothing in common": (CHAIN, asking(2, DISTINCT), LISTS, [["pool/d0", "pool/d2"]]),
     "three devices are too many": (CHAIN, asking(3, DISTINCT), LISTS, None),
     "with the gate off lists are unknown": (CHAIN, asking(2, SAME), DeviceFeatures(), None),
@@ -144,6 +144,11 @@ FAULTS = {
         "compile derived attribute gpu.example/numa failed: must evaluate to a primitive scalar (string, integer, "
         "boolean, semver) or a list of these scalars, not double",
     ),
+    "a method of 1.38": (
+        "cidr('10.0.0.0/8').isMask()",
+        "compile derived attribute gpu.example/numa failed: compilation failed: ERROR: undeclared reference to "
+        "'isMask' (in container '')",
+    ),
 }
 
 
@@ -153,6 +158,12 @@ def test_errors_of_derived_attributes(expression: str, want: str) -> None:
     with pytest.raises(ClaimFault) as caught:
         search([make_slice(*PLACES)], claim, features=DERIVED)
     assert caught.value.about(["default/claim"]) == want
+
+
+def test_derived_attributes_call_is_mask_from_1_38() -> None:
+    claim = make_claim(deriving("a", "cidr('10.0.0.0/8').isMask()"), constraints=SAME)
+    features = DeviceFeatures(derived_attributes=True, cidr_masks=True)
+    assert search([make_slice(*PLACES)], claim, features=features) is not None
 
 
 def test_derived_attributes_without_the_gate_are_an_error() -> None:

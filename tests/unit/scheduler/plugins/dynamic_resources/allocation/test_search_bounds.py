@@ -132,7 +132,7 @@ def test_dead_ends_are_met_once_where_looking_ahead_does_not_help(monkeypatch: p
     assert search([make_slice(*devices)], claim, budget=allocator.SearchBudget(timeout=10)) is None
 
 
-def test_the_same_devices_under_another_value_are_no_dead_end() -> None:
+def test_the_same_devices_under_another_value_are_searched() -> None:
     """The first request is free: which of the two devices the second has decides about the third."""
     devices = [device(f"d{number}", attributes={"numa": numa}) for number, numa in enumerate((1, 0, 1))]
     constraint = DeviceConstraint(requests=("b", "c"), match_attribute="gpu.example/numa")

@@ -64,7 +64,7 @@ def test_expression_over_the_cost_limit_is_an_error(expression: str) -> None:
 AFFORDABLE = {
     "a loop over all attributes": "device.attributes.all(d, device.attributes[d].all(k, k.size() > 0))",
     "a pair of loops over them": 'cel.bind(a, device.attributes["gpu.example"], a.all(k, a.all(l, k + l != "")))',
-    "a pattern for each of them": 'device.attributes["gpu.example"].all(k, k.matches("^[a-z]{1,20}$"))',
+    "a pattern per item": 'device.attributes["gpu.example"].all(k, k.matches("^[a-z]{1,20}$"))',
     "a pattern from the device": 'device.driver.matches("^" + device.driver + "$")',
     "strings that are split and joined": '"a,b,c".split(",").map(x, x.replace("a", "bb")).join("-") == "bb-b-c"',
     "quantities": 'cel.bind(c, device.capacity["gpu.example"], c.all(k, c[k].isLessThan(quantity("1Ti"))))',

@@ -64,7 +64,7 @@ def held(*users: str, on: str = "", names: tuple[str, ...] = ("d0",)) -> dict[st
 
 
 def known(name: str) -> dict[str, Any]:
-    """Make a pod whose uid a claim may name."""
+    """Make a pod with a UID for claims."""
     created = asking(name)
     return {**created, "metadata": {**created["metadata"], "uid": f"{name}-uid"}}
 
@@ -81,7 +81,7 @@ MEMORY = {"mapping": {"capacityKey": "mem", "capacityMultiplier": "1"}}
 
 
 def sharing(times: str) -> dict[str, Any]:
-    """Make a shareable device whose capacity maps to a multiple of node memory."""
+    """Make a shareable device with a capacity that maps to a multiple of node memory."""
     mapping = {"mapping": {"capacityKey": "mem", "capacityMultiplier": times}}
     return devices({**SHARED, "nodeAllocatableResources": {"memory": mapping}})
 

@@ -16,7 +16,7 @@ from tests.unit.insight.explain.clusters import (
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the pod has anti-affinity to a running pod": (
         [node("n1"), pod("a", on="n1", labels={"app": "web"}), pod("p", affinity=ANTI)],
-        ["affinity", "delete-pod", "priority"],
+        ["affinity", "add-node", "delete-pod", "priority"],
     ),
     "a running pod has anti-affinity to the pod": (
         [node("n1"), pod("a", on="n1", affinity=ANTI), pod("p", labels={"app": "web"})],
