@@ -38,7 +38,7 @@ def card(number: int = 0, **facts: Any) -> dict[str, Any]:
 
 
 def scv(name: str, *cards: dict[str, Any], **status: Any) -> Scv:
-    sums = {key + "Sum": sum(each[key] for each in cards) for key in ("totalMemory", "freeMemory")}
+    sums = {key + "Sum": sum(item[key] for item in cards) for key in ("totalMemory", "freeMemory")}
     report = {"cardList": list(cards), "cardNumber": len(cards), **sums, "updateTime": TIME, **status}
     return Scv(metadata=ObjectMeta(name=name, uid=f"scv/{name}"), status=report)
 
@@ -162,26 +162,26 @@ def original_scores(scvs: list[Scv], pods: dict[str, list[Pod]], memory: int, cl
     names = {"bandwidth": 1, "clock": 1, "core": 1, "freeMemory": 1, "power": 1, "totalMemory": 1}
 
     def passes(status: Any) -> bool:
-        healthy = [each for each in status["cardList"] if each["health"] == "Healthy"]
+        healthy = [item for item in status["cardList"] if item["health"] == "Healthy"]
         has_memory, has_clock = (
-            any(each["freeMemory"] >= memory for each in healthy),
-            any(each["clock"] == clock for each in healthy),
+            any(item["freeMemory"] >= memory for item in healthy),
+            any(item["clock"] == clock for item in healthy),
         )
         return status["cardNumber"] >= 1 and has_memory and has_clock
 
     most = dict(names)
-    for each in scvs:
-        for entry in each.status["cardList"] if passes(each.status) else ():
+    for scv_object in scvs:
+        for entry in scv_object.status["cardList"] if passes(scv_object.status) else ():
             if entry["freeMemory"] >= memory and entry["clock"] >= clock:
                 most = {name: max(most[name], entry[name]) for name in names}
     totals = []
-    for each in scvs:
-        status, basic = each.status, 0
+    for scv_object in scvs:
+        status, basic = scv_object.status, 0
         for entry in status["cardList"] if passes(status) else ():
             if entry["freeMemory"] >= memory and entry["clock"] >= clock:
                 divisor = {**most, "clock": most["bandwidth"]}
                 basic += sum((1 + (name == "freeMemory")) * (entry[name] * 100 // divisor[name]) for name in names)
-        requested, total = sum(int(pod.labels["scv/memory"]) for pod in pods[each.name]), status["totalMemorySum"]
+        requested, total = sum(int(pod.labels["scv/memory"]) for pod in pods[scv_object.name]), status["totalMemorySum"]
         allocate = 0 if total < requested or not total else (total - requested) * 100 // total * 3
         totals.append(basic + allocate + (status["freeMemorySum"] * 100 // total * 2 if total else 0))
     low, high = min(totals), max(0, *totals)
@@ -196,7 +196,7 @@ def some_cards(draw: st.DrawFn) -> list[dict[str, Any]]:
          "freeMemory": st.integers(0, 12194), "core": st.sampled_from([1530, 1911]),
          "power": st.sampled_from([70, 250]), "bandwidth": st.sampled_from([7880, 15760])}
     )  # fmt: skip
-    return [card(index, **each) for index, each in enumerate(draw(st.lists(facts, max_size=4)))]
+    return [card(index, **item) for index, item in enumerate(draw(st.lists(facts, max_size=4)))]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
@@ -209,10 +209,10 @@ def some_cards(draw: st.DrawFn) -> list[dict[str, Any]]:
 def test_strict_scores_match_the_original(
     form: ScoreForm, cards: list[list[dict[str, Any]]], memory: int, used_memory: int
 ) -> None:
-    scvs = [scv(f"n{index}", *each) for index, each in enumerate(cards)]
+    scvs = [scv(f"n{index}", *item) for index, item in enumerate(cards)]
     running = gpu_pod("running", node="n0", memory=str(used_memory), number="2")
-    rig = Rig(*(make_node(each.name) for each in scvs), running, *scvs)
-    pods: dict[str, list[Pod]] = {each.name: [] for each in scvs} | {"n0": [running]}
+    rig = Rig(*(make_node(item.name) for item in scvs), running, *scvs)
+    pods: dict[str, list[Pod]] = {item.name: [] for item in scvs} | {"n0": [running]}
     pod = gpu_pod(memory=str(memory), clock="5001")
     assert run_score(yoda(rig, strict=True), rig, pod, form) == original_scores(scvs, pods, memory, 5001)
 
@@ -322,7 +322,7 @@ async def test_sniffer_reports_used_memory() -> None:
         await cluster.wait_for(lambda: len(cluster.running()) == 1)
         assert await sniffer.publish(cluster.client, 2e9) == 1
         (placed,) = cluster.running()
-        reported = next(each for each in await cluster.client.list(Scv) if each.name == placed.node_name)
-        used_memory = [each["totalMemory"] - each["freeMemory"] for each in reported.status["cardList"]]
+        reported = next(item for item in await cluster.client.list(Scv) if item.name == placed.node_name)
+        used_memory = [item["totalMemory"] - item["freeMemory"] for item in reported.status["cardList"]]
         assert sorted(used_memory)[-1] == 9000
         assert used_memory[int(placed.annotations["scv/cards"])] == 9000

@@ -100,7 +100,7 @@ class CardReader:
         np.clip(facts[2] - since, 0, np.maximum(facts[3] - reserved, 0), out=facts[2])
         for uid, demand in demands.items():
             if uid not in there:
-                # A hypothetical pod, such as a nominated one, would be assigned cards, too.
+                # A hypothetical pod, such as a nominated one, would also be assigned cards.
                 facts[2, best_cards(Cards(facts, np.zeros(SUMS, dtype=np.int64)), demand)] -= demand.memory or 0
 
 
