@@ -18,7 +18,7 @@ from moorage.common.user_files import MAX_OBJECTS, read_file
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.quantity import nano_value
-from moorage.lab.formats import MOST_GPUS, Count, GpuCount, read_csv, read_parquet
+from moorage.lab.formats import MOST, MOST_GPUS, Count, GpuCount, read_csv, read_parquet
 from moorage.lab.openb import import_pods as import_openb
 from moorage.lab.trace import APP_LABEL, TracePod
 from moorage.lab.trace_files import LocatedPod, check_pods, split_models
@@ -28,6 +28,8 @@ TIMES: Final = ("arrives", "starts", "ends")
 NUMBERS: Final = ("runs", "cpuMilli", "memoryMib", "gpus", "gpuMilli", "gpuShare", "priority", "pods", "maxPerNode")
 FIELDS: Final = (*TEXTS, *TIMES, *NUMBERS, "gpuModels")
 """The fields that a mapping can set. Without ``runs``, ``ends`` less ``starts`` (or ``arrives``) is the duration."""
+MAX_ROW_PODS: Final = 100_000
+"""Pods of one row of a table."""
 NOTHING: Final = frozenset({"", "nan", "none", "null", "nat"})
 """Cells without a value, in lower case."""
 
@@ -292,15 +294,18 @@ def _make_pods(row: Row, mapping: TraceMapping, default: str, *, as_gangs: bool)
         runs = ends - (arrives if starts is None else starts)
     job = get.text("job")
     name = get.text("name") or default
-    gpus, share = round(get.number("gpus") or 0), get.number("gpuShare")
-    milli = round(get.number("gpuMilli") or WHOLE_GPU)
+    gpus, share = round(get.amount("gpus")), get.number("gpuShare")
+    milli = round(get.amount("gpuMilli") or WHOLE_GPU)
     if share is not None:
         # Thousandths of all GPUs of a pod: a part of a GPU, or complete GPUs.
         gpus, milli = (ceil(share / WHOLE_GPU), min(WHOLE_GPU, round(share))) if share > 0 else (0, 0)
-    cpu, memory = get.number("cpuMilli") or 0.0, get.number("memoryMib") or 0.0
+    cpu, memory = get.amount("cpuMilli"), get.amount("memoryMib")
     pods = max(1, round(get.number("pods") or 1))
     if mapping.gpus_per_pod and gpus > mapping.gpus_per_pod:
         pods = max(pods, ceil(gpus / mapping.gpus_per_pod))
+    if pods > MAX_ROW_PODS:
+        hint = "split the row; for pods that do not start together, write a row for each"
+        raise InputError(row.location, f"{pods:,} pods in one row; the limit is {MAX_ROW_PODS:,}", hint=hint)
     if mapping.shared_total or mapping.gpus_per_pod:
         gpus, cpu, memory = ceil(gpus / pods), cpu / pods, memory / pods
     if gpus > MOST_GPUS:
@@ -326,7 +331,7 @@ def _make_pods(row: Row, mapping: TraceMapping, default: str, *, as_gangs: bool)
         requests={
             resource: amount
             for resource in mapping.requests
-            if (amount := ceil(_Fields(row, mapping.requests).number(resource) or 0)) > 0
+            if (amount := ceil(_Fields(row, mapping.requests).amount(resource))) > 0
         },
     )
     if pods == 1:
@@ -360,9 +365,22 @@ class _Fields:
             number = float(text)
         except ValueError:
             number = float("nan")
+        location = self._row.at(rule.column or field)
         if not isfinite(number):
-            raise InputError(self._row.at(rule.column or field), f"{text!r} is not a number", hint="write a number")
+            raise InputError(location, f"{text!r} is not a number", hint="write a number")
+        if abs(number * rule.times) > MOST:
+            problem = f"{text[:40]!r} is out of range: {field} is at most {MOST:,}"
+            raise InputError(location, problem, hint="write a smaller number, or the factor `times` of the column")
         return number * rule.times
+
+    def amount(self, field: str) -> float:
+        """Return a number of at least 0, which is the default. Raise InputError for a negative number."""
+        number = self.number(field) or 0.0
+        if number < 0:
+            text, rule = self._find(field)
+            hint = "remove the number, or exclude the row with the query of an experiment"
+            raise InputError(self._row.at(rule.column or field), f"{text!r} is negative", hint=hint)
+        return number
 
     def time(self, field: str) -> float | None:
         """Return seconds: of a number, or of a date and time (UTC without a zone)."""
@@ -370,14 +388,16 @@ class _Fields:
         if not text:
             return None
         try:
-            return float(text) * rule.times
+            seconds = float(text) * rule.times
+            if abs(seconds) <= MOST:
+                return seconds
         except ValueError:
             pass
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
             hint = "write seconds, or a date such as 2017-10-09 07:01:55"
-            raise InputError(self._row.at(rule.column or field), f"{text!r} is not a time", hint=hint) from None
+            raise InputError(self._row.at(rule.column or field), f"{text[:40]!r} is not a time", hint=hint) from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -555,6 +575,8 @@ def _find_templates(obj: dict[str, Any], config: dict[str, Any], key: str) -> li
 def _count_replicas(obj: dict[str, Any]) -> int:
     spec = obj.get("spec", {})
     count = next((spec[name] for name in ("replicas", "parallelism") if spec.get(name) is not None), 1)
+    if int(count) < 0:
+        raise ValueError(f"{count} replicas")
     return int(count)
 
 

@@ -126,6 +126,10 @@ def simkube(events: list[dict[str, Any]], **more: Any) -> bytes:
         ({"metadata": None}, "an object of the trace is not valid"),
         ({"metadata": {}}, "an object of the trace is not valid: KeyError: 'name'"),
         ({"spec": {"replicas": "x", "template": deployment(1)["spec"]["template"]}}, "not valid: ValueError"),
+        (
+            {"spec": {"replicas": -1, "template": deployment(1)["spec"]["template"]}},
+            "not valid: ValueError: -1 replicas",
+        ),
         ({"spec": {"replicas": 10**12, "template": deployment(1)["spec"]["template"]}}, "more than 1,000,000 pods"),
     ],
 )
@@ -164,6 +168,10 @@ def test_replicas_of_simkube_arrive_and_end(tmp_path: Path) -> None:
         ("philly", PHILLY.replace("duration", "seconds"), "unknown column 'duration'"),
         ("philly", PHILLY.replace("66.0,1", "long,1"), "line 2, column duration: 'long' is not a number"),
         ("philly", PHILLY.replace("2017-10-09 07:01:55", "yesterday"), "'yesterday' is not a time"),
+        ("philly", PHILLY.replace("66.0,1,", f"66.0,{10**9},"), "125,000,000 pods in one row; the limit is 100,000"),
+        ("helios", HELIOS.replace("64,2,", f"64,{10**49},"), f"line 2, column node_num: '{10**39}' is out of range"),
+        ("helios", HELIOS.replace("16,64", "-16,64"), "line 2, column gpu_num: '-16' is negative"),
+        ("philly", PHILLY.replace("2017-10-09 07:01:55", "1e300"), "'1e300' is not a time"),
         ("gavel", "a\tb\n", "2 columns separated by tabs"),
         ("simkube", "text", "not a SimKube trace"),
     ],
