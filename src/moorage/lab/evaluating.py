@@ -1,8 +1,8 @@
 """Evaluates a score function in a separate process with limits; a candidate that hangs or misbehaves is killed.
 
 The process has limits of time, memory and file sizes. It has no network, starts no processes, and neither reads nor
-writes files: an audit hook rejects these calls. The candidate cannot import Moorage and replace its measures.
-This protects against mistakes of generated code, not against an attacker.
+writes files: an audit hook rejects these calls. The process returns scores. A second process, in which the candidate
+never ran, repeats the trials with these scores and computes the measures, so that a candidate cannot change them.
 """
 
 import builtins
@@ -37,7 +37,9 @@ from moorage.lab.trace import Trace
 from moorage.lab.trial import PolicyText, Trial
 from moorage.scheduler.framework.functions import score_function
 
-Status: TypeAlias = Literal["ok", "syntax", "raised", "out of range", "timeout", "memory", "crashed", "invalid"]
+Status: TypeAlias = Literal[
+    "ok", "syntax", "raised", "out of range", "timeout", "memory", "crashed", "not repeatable", "invalid"
+]
 Candidate: TypeAlias = str | Callable[..., Any] | PolicyText
 _PROCESSES: Final = threading.Lock()
 """multiprocessing checks the other processes when one starts, and must not read their exit codes twice."""
@@ -60,6 +62,8 @@ INTERNALS: Final = ("moorage", "sys", "gc", "inspect", "builtins", "importlib", 
 PYTHON_FILES: Final = (".py", ".pyc", ".so", ".pyd")
 """Extensions of files that imports read."""
 MAX_FILES: Final = 64
+MAX_RESULT: Final = 1 << 28
+"""Maximum size of the result of a process: a byte for each score."""
 
 
 class Evaluation(Struct, frozen=True, rename="camel"):
@@ -78,8 +82,15 @@ class Evaluation(Struct, frozen=True, rename="camel"):
         return self.status == "ok"
 
 
+class Report(Struct, frozen=True):
+    """The result of a process. Of a candidate with code, it has the scores of each trial in the order of the calls."""
+
+    evaluation: Evaluation
+    scores: tuple[bytes, ...] = ()
+
+
 class EvaluationRequest(Struct, frozen=True):
-    """The input of the process."""
+    """The input of a process. With scores, the trials are repeated with them instead of the candidate."""
 
     experiment: str
     code: str
@@ -89,6 +100,7 @@ class EvaluationRequest(Struct, frozen=True):
     ladder: tuple[float, ...]
     memory_limit: int
     time_limit: float
+    scores: tuple[bytes, ...] | None = None
 
 
 def evaluate(
@@ -113,7 +125,7 @@ def evaluate(
     path = None if cache is None else cache / f"{_digest(request, loaded_experiment, cache)}.json"
     if path is not None and path.exists():
         return msgspec.json.decode(path.read_bytes(), type=Evaluation)
-    result = _run_in_process(request)
+    result = _run(request)
     # Time limits depend on the machine, so such candidates are retried.
     if path is not None and result.status not in ("timeout", "crashed"):
         partial = path.with_suffix(f".{os.getpid()}.part")
@@ -154,24 +166,37 @@ def _digest(request: EvaluationRequest, experiment: LoadedExperiment, cache: Pat
     return hashed.hexdigest()
 
 
-def _run_in_process(request: EvaluationRequest) -> Evaluation:
+def _run(request: EvaluationRequest) -> Evaluation:
+    """Run a candidate. If it has code, repeat its trials with its scores in a process that never ran the code."""
+    deadline = monotonic() + request.time_limit
+    report = _run_in_process(request, deadline)
+    if not request.code or not report.evaluation.is_ok:
+        return replace(report.evaluation, measures={} if request.code else report.evaluation.measures)
+    return _run_in_process(replace(request, scores=report.scores), deadline).evaluation
+
+
+def _run_in_process(request: EvaluationRequest, deadline: float) -> Report:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["moorage.lab.evaluating"])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(request, sender), daemon=True)
-    deadline = monotonic() + request.time_limit
     with _PROCESSES:
         process.start()
     sender.close()
+    # A candidate may write a part of a result and then hang: only the end of its process ends the read.
+    killer = threading.Timer(max(0.0, deadline - monotonic()), process.kill)
+    killer.start()
     try:
-        if not receiver.poll(max(0.0, deadline - monotonic())):
-            return Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds")
-        return msgspec.json.decode(receiver.recv_bytes(MIB), type=Evaluation)
+        return msgspec.msgpack.decode(receiver.recv_bytes(MAX_RESULT), type=Report)
     except (EOFError, OSError, *UNREADABLE):
+        if monotonic() >= deadline:
+            return Report(Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds"))
         with _PROCESSES:
             process.join(1.0)
-            return _explain_exit(process.exitcode, request)
+            return Report(_explain_exit(process.exitcode, request))
     finally:
+        killer.cancel()
+        killer.join()
         # The candidate may ignore signals, and its process may be stopped.
         with _PROCESSES:
             if process.is_alive():
@@ -191,15 +216,17 @@ def _explain_exit(code: int | None, request: EvaluationRequest) -> Evaluation:
 def _work(request: EvaluationRequest, sender: Connection) -> None:
     """Evaluate in the process: set limits, load the candidate, run the trials, send the result."""
     _limit(request, sender.fileno())
+    scores: tuple[bytes, ...] = ()
     try:
-        result = _evaluate_here(request)
+        result, scores = _evaluate_here(request)
     except MemoryError:
         result = Evaluation("memory", error=f"more than {request.memory_limit // MIB} MiB")
     except InputError as error:
         result = Evaluation("invalid", error=str(error))
     except BaseException as error:
         result = Evaluation("raised", error=_describe(error))
-    sender.send_bytes(msgspec.json.encode(replace(result, error=result.error[:MAX_MESSAGE])))
+    result = replace(result, error=result.error[:MAX_MESSAGE])
+    sender.send_bytes(msgspec.msgpack.encode(Report(result, scores)))
     sender.close()
     os._exit(0)  # without the exit handlers of the candidate
 
@@ -250,12 +277,18 @@ def _make_module(compiled: CodeType) -> ModuleType:
     return module
 
 
-class _Watch:
-    """Checks the scores of a candidate and records the first failure."""
+class _Recorder:
+    """Checks and records the scores of a candidate in a trial, and the first failure."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self.failure: Evaluation | None = None
+        self._scores = bytearray()
+
+    def finish_trial(self) -> bytes:
+        """Return the scores of the trial."""
+        scores, self._scores = bytes(self._scores), bytearray()
+        return scores
 
     def score(self, pod: Any, node: Any) -> int:
         try:
@@ -271,51 +304,99 @@ class _Watch:
             error_text = f"score returned {_shorten(value)}, but it must return a number from 0 to {MAX_SCORE}"
             self.failure = self.failure or Evaluation("out of range", error=error_text)
             raise ValueError(error_text)
-        return int(round(value))  # noqa: RUF046 - a float subclass may round to anything
+        score = int(round(value))  # noqa: RUF046 - a float subclass may round to anything
+        self._scores.append(score)
+        return score
 
 
-def _evaluate_here(request: EvaluationRequest) -> Evaluation:
+class _Player:
+    """Returns recorded scores in the order of the calls."""
+
+    def __init__(self, scores: Sequence[bytes]) -> None:
+        self._trials = [*scores]
+        self._next = iter(b"")
+        self.failure: Evaluation | None = None
+        self.start_trial()
+
+    def score(self, pod: Any, node: Any) -> int:
+        score = next(self._next, -1)
+        if score < 0:
+            self.failure = _NOT_REPEATABLE
+            raise ValueError(_NOT_REPEATABLE.error)
+        return score
+
+    def start_trial(self) -> None:
+        """Continue with the scores of the next trial."""
+        self._next = iter(self._trials.pop(0) if self._trials else b"")
+
+    def finish_trial(self) -> bytes:
+        """Check that all scores of the trial were used."""
+        if next(self._next, -1) >= 0:
+            self.failure = _NOT_REPEATABLE
+        self.start_trial()
+        return b""
+
+
+_NOT_REPEATABLE: Final = Evaluation(
+    "not repeatable", error="a second run with the same scores differs: score must not change pods, nodes or modules"
+)
+
+
+def _evaluate_here(request: EvaluationRequest) -> tuple[Evaluation, tuple[bytes, ...]]:
     experiment = load_experiment(Path(request.experiment))
-    watch: _Watch | None = None
+    scorer: _Recorder | _Player | None = None
+    ladder = request.ladder
     if request.policy is not None:
         policy = request.policy
+    elif request.code:
+        loaded = _load_code(request, experiment) if request.scores is None else _Player(request.scores)
+        if isinstance(loaded, Evaluation):
+            return loaded, ()
+        scorer = loaded
+        policy = with_score(experiment, _register(scorer))
+        ladder = ladder if request.scores is None else ladder[-1:]
     else:
-        plugin = request.plugin
-        if request.code:
-            try:
-                compiled = compile(request.code, "<candidate>", "exec")
-            except (SyntaxError, ValueError, RecursionError) as error:
-                return Evaluation("syntax", error=_describe(error))
-            # Streamed traces are read during the trial.
-            _forbid_calls(
-                {str((experiment.directory / entry.file).resolve()) for entry in experiment.experiment.traces}
-            )
-            module = _make_module(compiled)
-            function = module.__dict__.get("score")
-            if not callable(function):
-                return Evaluation("raised", error="the code does not define score(pod, node)")
-            watch = _Watch(function)
-
-            def candidate(pod: Any, node: Any) -> int:
-                assert watch is not None
-                return watch.score(pod, node)
-
-            holder = sys.modules[MODULE] = ModuleType(MODULE)
-            holder.__dict__["Candidate"] = score_function(candidate)
-            plugin = f"{MODULE}:Candidate"
-        policy = with_score(experiment, plugin)
+        policy = with_score(experiment, request.plugin)
     rows: list[dict[str, float]] = []
-    for share in request.ladder:
-        rows = []
+    scores: list[bytes] = []
+    for share in ladder:
+        rows, scores = [], []
         for trial in _shorten_traces(experiment.trials((policy,), request.seeds), share):
             result = run_trial(trial).trial
-            if watch is not None and watch.failure is not None:
-                return replace(watch.failure, rung=share)
+            if scorer is not None:
+                scores.append(scorer.finish_trial())
+                if scorer.failure is not None:
+                    return replace(scorer.failure, rung=share), ()
             if result.error:
-                return Evaluation("raised", error=result.error, rung=share)
+                return Evaluation("raised", error=result.error, rung=share), ()
             rows.append({**result.measures, "unplaced": float(result.unplaced)})
     names = [name for name in rows[0] if all(name in row for row in rows)]
-    return Evaluation("ok", {name: fmean(row[name] for row in rows) for name in names})
+    return Evaluation("ok", {name: fmean(row[name] for row in rows) for name in names}), tuple(scores)
+
+
+def _load_code(request: EvaluationRequest, experiment: LoadedExperiment) -> "_Recorder | Evaluation":
+    """Run the code of a candidate after its calls are restricted. Return its function, or a failure."""
+    try:
+        compiled = compile(request.code, "<candidate>", "exec")
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return Evaluation("syntax", error=_describe(error))
+    # Streamed traces are read during the trial.
+    _forbid_calls({str((experiment.directory / entry.file).resolve()) for entry in experiment.experiment.traces})
+    function = _make_module(compiled).__dict__.get("score")
+    if not callable(function):
+        return Evaluation("raised", error="the code does not define score(pod, node)")
+    return _Recorder(function)
+
+
+def _register(scorer: "_Recorder | _Player") -> str:
+    """Make a plugin of a scorer. Return its name for configurations."""
+
+    def candidate(pod: Any, node: Any) -> int:
+        return scorer.score(pod, node)
+
+    holder = sys.modules[MODULE] = ModuleType(MODULE)
+    holder.__dict__["Candidate"] = score_function(candidate)
+    return f"{MODULE}:Candidate"
 
 
 def with_score(experiment: LoadedExperiment, plugin: str) -> PolicyText:

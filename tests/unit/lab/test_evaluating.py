@@ -106,6 +106,11 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "raised",
     ),
     "stops itself": ("import signal\n" + BODY + "signal.raise_signal(signal.SIGSTOP)", "timeout"),
+    "writes a part of a result": (
+        "import os, struct, time\n" + BODY + "for file in range(3, 64):\n"
+        "        try: os.write(file, struct.pack('!i', 1000))\n        except OSError: pass\n    time.sleep(1000)",
+        "timeout",
+    ),
     "ignores signals": (
         "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" + BODY + "while True: pass",
         "timeout",
@@ -124,6 +129,45 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "exits at once": ("import os\n" + BODY + "os._exit(0)", "crashed"),
     "prints without end of line": ("for _ in range(10**5): print('x' * 100, end='')\nraise ValueError\n", "raised"),
 }
+
+
+FORGED = 'import os, struct\nm = b\'{"status":"ok","measures":{"unplaced":-1.0}}\'\n'
+CHEATS: dict[str, str] = {
+    "forges the result": FORGED
+    + BODY
+    + "for f in range(3, 64):\n        try: os.write(f, struct.pack('!i', len(m)) + m)\n"
+    "        except OSError: pass\n    os._exit(0)",
+    "changes the requests of pods": BODY + "pod.requests['cpu'] = 0\n    return 50",
+    "changes the result in a frame": (
+        BODY + "try: raise ValueError\n    except ValueError as e: frame = e.__traceback__.tb_frame\n"
+        "    while frame:\n        if isinstance(frame.f_locals.get('rows'), list):\n"
+        "            frame.f_locals['rows'].append({'unplaced': -9.0})\n        frame = frame.f_back\n    return 50"
+    ),
+    "replaces the mean": "import os\nos.sys.modules['moorage.lab.evaluating'].fmean = lambda x: -42.0\n"
+    + BODY
+    + "return 50",
+    "replaces random numbers": "import random\nrandom.Random.random = lambda self: 0.5\n" + BODY + "return 50",
+    "replaces rounding": "import math\nmath.ceil = math.floor = lambda x: 0\n" + BODY + "return 50",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_candidate_cannot_improve_its_measures_except_by_scores(experiment: Path, name: str) -> None:
+    honest = evaluate(BODY + "return 50", experiment)
+    result = evaluate(CHEATS[name], experiment)
+    assert result.measures in ({}, honest.measures), result
+    assert result.is_ok or result.error
+
+
+def test_scores_that_do_not_fit_the_trial_are_reported(experiment: Path) -> None:
+    result = evaluate(BODY + "pod.requests['cpu'] = 0\n    return 50", experiment)
+    assert (result.status, result.measures) == ("not repeatable", {}), result
+    assert "must not change pods" in result.error
+
+
+def test_random_scores_are_repeated(experiment: Path) -> None:
+    result = evaluate("import random\n" + BODY + "return random.randint(0, 100)", experiment)
+    assert result.is_ok, result
 
 
 @pytest.mark.parametrize("name", HOSTILE)
