@@ -96,8 +96,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             pod("a", on="n2", requests={"cpu": "3"}),
             pod("p", requests={"cpu": "2"}),
         ],
-        "request",
-        "Lower the cpu request of container main from 2 to 1",
+        "add-node",
+        "Add a node like n2",
     ),
     "a volume is in another zone than the pod": (
         [
@@ -127,8 +127,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             *(node("n1", zone="z1"), node("n2", zone="z2", cpu="500m"), pod("a", on="n1", labels=WEB)),
             pod("p", labels=WEB, topologySpreadConstraints=[{**SPREAD, "labelSelector": {"matchLabels": WEB}}]),
         ],
-        "request",
-        "Lower the cpu request of container main from 1 to 500m",
+        "add-node",
+        f"Add a node like n1 with {ZONE}=z2",
     ),
     "each node has a pod of the kind": (
         [

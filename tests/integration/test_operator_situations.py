@@ -12,7 +12,11 @@ from tests.unit.insight.explain.parts import (
     REQUIRED,
     affinity,
     claim,
+    computing,
     controlled,
+    device_claim,
+    device_class,
+    device_slice,
     mounting,
     priority_class,
     running,
@@ -22,6 +26,7 @@ from tests.unit.insight.explain.parts import (
     volume,
 )
 
+MODEL: Final = "device.attributes['gpu.example'].model"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 SHUTDOWN: Final = "node.kubernetes.io/out-of-service"
 SPREAD: Final[Object] = {
@@ -84,6 +89,10 @@ del UNCLASSIFIED["spec"]["storageClassName"]
 def more_than(key: str, bound: str) -> Object:
     expression = {"key": key, "operator": "Gt", "values": [bound]}
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
+
+
+def class_of(expression: str) -> Object:
+    return {**device_class(), "spec": {"selectors": [{"cel": {"expression": expression}}]}}
 
 
 def static_volume(phase: str, claimed_by: str = "") -> Object:
@@ -358,6 +367,48 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         [*(node("n1"), STATIC, static_volume("Available"), BLOCK_CLAIM, storage_class("standard")), mounting("data")],
         "claim",
         "Request the volume mode Filesystem instead of Block in the claim data, as the volume pv offers",
+    ),
+    "the driver in a device class is misspelt": (
+        [node("n1"), device_slice("n1"), class_of("device.driver == 'gpu.exmaple'"), device_claim(), computing()],
+        "claim",
+        "Change driver from gpu.exmaple to gpu.example in the device class gpu (devices have gpu.example)",
+    ),
+    "no device has the model of a device class": (
+        [
+            *(node("n1"), device_slice("n1"), device_claim(), computing()),
+            class_of(f"device.driver == 'gpu.example' && {MODEL} == 'h100'"),
+        ],
+        "claim",
+        "Change model from h100 to a100 in the device class gpu (devices have a100)",
+    ),
+    "the domain of an attribute is misspelt": (
+        [
+            *(node("n1"), device_slice("n1"), device_class(), computing()),
+            device_claim(f"{MODEL.replace('example', 'exmaple')} == 'a100'"),
+        ],
+        "claim",
+        "Change the domain from gpu.exmaple to gpu.example in the selector of request r of the claim c",
+    ),
+    "no device has an attribute": (
+        [
+            *(node("n1"), device_slice("n1"), device_class(), computing()),
+            device_claim(f"{MODEL} == 'a100' && device.attributes['gpu.example'].ecc"),
+        ],
+        "claim",
+        "Remove the condition device.attributes['gpu.example'].ecc from the selector of request r of the claim c",
+    ),
+    "no driver publishes devices": (
+        [node("n1"), class_of("device.driver == 'tpu.example'"), device_claim(), computing()],
+        "claim",
+        "Install the driver tpu.example on node n1: no node publishes devices of it",
+    ),
+    "a zone of a spread has only a node that is too small": (
+        [
+            *(node("n1", zone="z1"), node("n2", zone="z2", cpu="500m"), pod("a", on="n1", labels=WEB)),
+            pod("p", labels=WEB, topologySpreadConstraints=[{**SPREAD, "topologyKey": ZONE}]),
+        ],
+        "add-node",
+        f"Add a node like n1 with {ZONE}=z2",
     ),
     "a replica uses the claim exclusively": (
         [

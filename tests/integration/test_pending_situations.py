@@ -444,8 +444,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             *(pod(f"on-{name}", on=name, requests={"cpu": "1", GPU: "1"}) for name in ("n1", "n2")),
             pod("p", requests={"cpu": "1", GPU: "2"}),
         ],
-        "request",
-        f"Lower the {GPU} request of container main from 2 to 1",
+        "add-node",
+        "Add a node like n1",
     ),
     "two labels are on different nodes": (
         [

@@ -72,6 +72,14 @@ class AdmissionCheck:
         self._store.put(PODS, entry.key, data)
         return entry
 
+    def find_refusal(self, content: Mapping[str, Any]) -> str:
+        """Return why an object is rejected by any rule, or empty if it is accepted. Quotas are not checked."""
+        try:
+            self._admit(content)
+        except ApiError as error:
+            return str(error)
+        return ""
+
     def find_problem(self, content: Mapping[str, Any]) -> str:
         """Return why an object is invalid, or empty if it is valid.
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.insight.explain.fixes.devices import CAPACITY, list_capacities
+from moorage.insight.explain.fixes.device_selectors import CAPACITY
+from moorage.insight.explain.fixes.devices import list_capacities
 from moorage.insight.explain.fixes.resources import describe_amount, guess_unit
 from moorage.insight.explain.search import find_gate_owners
 from moorage.insight.whatif.edits import ObjectId

@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, Final
 
 from moorage.cluster import AdmissionCheck
@@ -13,11 +14,16 @@ from moorage.insight.whatif.edits import ObjectId, pointer
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import NamedWorkload
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.quantity import format_nanos, nano_value
+from moorage.kube.api.quantity import NANO, format_nanos, nano_value
 
 PODS: Final = "pods"
 FALLBACKS: Final = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "1Gi"}
-LIMITED: Final = re.compile("exceeded quota|failed quota|(max|min)imum .* usage per")
+OF_RUNTIME_CLASS: Final = ("nodeSelector", "tolerations", "overhead")
+"""Fields of a pod that its runtime class sets."""
+BOUNDS: Final = {"min": "minimum", "max": "maximum", "maxLimitRequestRatio": "maximum ratio of limit to request of"}
+LIMITED: Final = re.compile(
+    "exceeded quota|failed quota|(max|min)imum .* usage per|max limit to request ratio per|must be less .* limit of"
+)
 """Messages of quotas and limit ranges."""
 CLAIM_REFUSED: Final = re.compile(
     r"persistentvolumeclaims .* exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)"
@@ -27,6 +33,9 @@ CLAIM_LIMITED: Final = re.compile(
     r"is (\S+), but request is (\S+)"
 )
 EXCEEDED: Final = re.compile(r"(max|min)imum (\S+) usage per (Pod|Container) is [^,]+, but \w+ is ([^,\s\]]+)")
+RATIO: Final = re.compile(
+    r"(\S+) max limit to request ratio per (Pod|Container) is [^,]+, but provided ratio is ([\d.]+)"
+)
 Content = Mapping[str, Any]
 
 
@@ -47,19 +56,42 @@ class Refusals:
         return AdmissionCheck(self._session.policy.features, shaping, self._pods)
 
     def admit(self, pod: Content) -> tuple[Content, str]:
-        """Count a new pod. Return it with the resources that it gets, and why it is rejected or an empty text."""
-        if not self._check.limits(self._namespace):
+        """Count a new pod. Return it as it is stored, and why it is rejected or an empty text."""
+        if not self._check.limits(self._namespace) and not self._has_class(pod):
             return pod, ""
         try:
             admitted = self._check.create(pod).data["spec"]
         except Forbidden as error:
             return pod, str(error)
+        if refusal := self._find_conflict(pod):
+            return pod, refusal
         spec = dict(pod["spec"])
         for kind in ("containers", "initContainers"):
             pairs = zip(spec.get(kind) or (), admitted.get(kind) or (), strict=True)
             if spec.get(kind):
                 spec[kind] = [{**item, "resources": after.get("resources") or {}} for item, after in pairs]
+        if self._has_class(pod):
+            spec |= {name: admitted[name] for name in OF_RUNTIME_CLASS if admitted.get(name)}
         return {**pod, "spec": spec}, ""
+
+    def _has_class(self, pod: Content) -> bool:
+        """Return whether the runtime class of a pod is known. Files often omit it."""
+        name = pod["spec"].get("runtimeClassName")
+        return any(item["kind"] == "RuntimeClass" and item["metadata"]["name"] == name for item in self._shaping)
+
+    def _find_conflict(self, pod: Content) -> str:
+        """Return why a pod contradicts its runtime class, or the defaults of limit ranges.
+
+        Other rules are not checked: an object of a snapshot has only the fields that affect scheduling.
+        """
+        spec = dict(pod["spec"])
+        if not self._has_class(pod):
+            spec.pop("runtimeClassName", None)
+        refusal = self._check.find_refusal({**pod, "spec": spec})
+        if not refusal:
+            return ""
+        plain = {name: value for name, value in spec.items() if name not in ("runtimeClassName", "overhead")}
+        return "" if AdmissionCheck(self._session.policy.features).find_refusal({**pod, "spec": plain}) else refusal
 
     def covers(self, message: str) -> bool:
         """Return whether a message is about quotas or limit ranges, which are checked here: it may be outdated.
@@ -72,14 +104,16 @@ class Refusals:
     def changes(self, pod: Content, workload: NamedWorkload, pod_count: int, message: str) -> list[PossibleChange]:
         """Return changes with which all ``missing`` pods are admitted: to the template, or to the quotas."""
         changes = [*_fit_claim_limit(workload, message), *self._raise_claim_quota(message, pod_count)]
-        if completed := self._complete(pod, workload):
-            draft, text = completed
+        for raises_requests in (True, False):
+            draft, text = self._complete(pod, workload, raises_requests)
             path = pointer(*workload.path)
             operations = [{**item, "path": f"{path}{item['path']}"} for item in draft.operations]
             target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
             edit = {"object": target, "apply": "patch", "patch": operations}
-            if self._admits(self._shaping, draft.content, 1):
+            is_admitted = self._admits(self._shaping, draft.content, 1) and not self._find_conflict(draft.content)
+            if operations and is_admitted:
                 changes.append(PossibleChange(text, "request", [edit]))
+                break
         if raised := self._raise_quotas(pod, pod_count):
             text, edits, shaping = raised
             if self._admits(shaping, pod, pod_count):
@@ -91,14 +125,13 @@ class Refusals:
         for index, item in enumerate(self._shaping):
             name, texts = item["metadata"]["name"], list[str]()
             draft = Draft(ObjectId(item["kind"], self._namespace, name), {**item, "apiVersion": "v1"})
-            for bound, resource, kind, amount in EXCEEDED.findall(message):
-                for number, entry in enumerate(
-                    item["spec"].get("limits") or () if item["kind"] == "LimitRange" else ()
-                ):
-                    old = (entry.get(bound) or {}).get(resource) if entry.get("type") == kind else None
+            entries = item["spec"].get("limits") or () if item["kind"] == "LimitRange" else ()
+            for field, resource, kind, amount in _list_exceeded(message):
+                for number, entry in enumerate(entries):
+                    old = (entry.get(field) or {}).get(resource) if entry.get("type") == kind else None
                     if old is not None:
-                        draft.put(("spec", "limits", number, bound, resource), amount)
-                        texts.append(f"the {bound}imum {resource} per {kind} from {old} to {amount}")
+                        draft.put(("spec", "limits", number, field, resource), amount)
+                        texts.append(f"the {BOUNDS[field]} {resource} per {kind} from {old} to {amount}")
             shaping = [*self._shaping[:index], draft.content, *self._shaping[index + 1 :]]
             if texts and self._admits(shaping, pod, 1):
                 text = f"Change {' and '.join(texts)} in the limit range {name}"
@@ -160,21 +193,42 @@ class Refusals:
     def _ranges(self) -> list[Content]:
         return [item for item in self._shaping if item["kind"] != "ResourceQuota"]
 
-    def _complete(self, pod: Content, workload: NamedWorkload) -> tuple[Draft, str] | None:
-        """Set amounts that a quota requires, and move amounts into the limit ranges of containers."""
+    def _complete(self, pod: Content, workload: NamedWorkload, raises_requests: bool) -> tuple[Draft, str]:
+        """Set amounts that a quota requires, and move amounts into the limit ranges of containers.
+
+        A ratio of limits to requests is met by higher requests, or else by lower limits.
+        """
         required = {name for ledger in self._check.quotas(self._namespace) for name in ledger.hard}
         template = copy.deepcopy(dict(workload.spec.get("template") or {}))
         draft = Draft(ObjectId.of(pod), {**template, "kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]})
-        ranges = [item for item in self._check.ranges(self._namespace) if item.get("type") == "Container"]
+        spec = template.get("spec") or {}
+        # The only container of a pod is as large as the pod.
+        is_single = len(spec.get("containers") or ()) == 1 and not spec.get("initContainers")
+        ranges = [
+            item
+            for item in self._check.ranges(self._namespace)
+            if item.get("type") in ("Container", *["Pod"] * is_single)
+        ]
         texts = []
         for kind in ("containers", "initContainers"):
-            for index, container in enumerate((template.get("spec") or {}).get(kind) or ()):
+            for index, container in enumerate(spec.get(kind) or ()):
                 resources = container.get("resources") or {}
-                for field, resource, amount in _amounts(resources, required, ranges):
+                for field, resource, amount in _amounts(resources, required, ranges, raises_requests):
                     draft.put(("spec", kind, index, "resources", field, resource), amount)
                     texts.append(f"{field}.{resource} of container {container.get('name')} to {amount}")
-        text = f"Set {' and '.join(texts)}, as the namespace requires"
-        return (draft, text) if texts else None
+        return draft, f"Set {' and '.join(texts)}, as the namespace requires"
+
+
+def _list_exceeded(message: str) -> Iterator[tuple[str, str, str, str]]:
+    """List the bounds of limit ranges that a message names: field, resource, type, and the sufficient amount.
+
+    >>> list(_list_exceeded("cpu max limit to request ratio per Container is 4, but provided ratio is 9.500000"))
+    [('maxLimitRequestRatio', 'cpu', 'Container', '10')]
+    """
+    for bound, resource, kind, amount in EXCEEDED.findall(message):
+        yield bound, resource, kind, amount
+    for resource, kind, ratio in RATIO.findall(message):
+        yield "maxLimitRequestRatio", resource, kind, str(ceil(float(ratio)))
 
 
 def _fit_claim_limit(workload: NamedWorkload, message: str) -> Iterator[PossibleChange]:
@@ -198,29 +252,47 @@ def _parse_amounts(text: str) -> dict[str, str]:
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}
 
 
-def _amounts(resources: Content, required: set[str], ranges: Sequence[Content]) -> list[tuple[str, str, str]]:
+def _amounts(
+    resources: Content, required: set[str], ranges: Sequence[Content], raises_requests: bool
+) -> list[tuple[str, str, str]]:
     """Return the amounts to set for a container, as field, resource and quantity."""
     amounts = []
     for resource, fallback in FALLBACKS.items():
         requests, limits = (resources.get(field) or {} for field in ("requests", "limits"))
-        least = max(
-            (nano_value(item["min"][resource]) for item in ranges if resource in item.get("min", {})), default=0
-        )
-        most = min((nano_value(item["max"][resource]) for item in ranges if resource in item.get("max", {})), default=0)
+        least = max(_bounds(ranges, "min", resource), default=0)
+        most = min(_bounds(ranges, "max", resource), default=0)
+        ratio = min(_bounds(ranges, "maxLimitRequestRatio", resource), default=0)
+        default = next(iter(_bounds(ranges, "default", resource)), 0)
         bounded = bool(least or most)
         original_values = {"requests": requests.get(resource), "limits": limits.get(resource)}
+        values: dict[str, int] = {}
         for field in ("requests", "limits"):
             names = {f"{field}.{resource}", *([resource] if field == "requests" else [])}
             is_required = bool(names & required) or (bounded and field == ("requests" if least else "limits"))
             original = original_values[field]
-            if original is None and not is_required:
+            # A default limit applies although the request is higher.
+            is_required |= bool(default) and field == "limits" and nano_value(requests.get(resource, 0)) > default
+            if original is None and not is_required and not ratio:
                 continue
             basis = original or original_values["limits"] or original_values["requests"] or fallback
             nanos = max(nano_value(basis), least)
-            nanos = min(nanos, most) if most else nanos
+            values[field] = min(nanos, most) if most else nanos
+        if ratio:
+            step = NANO // 1000 if resource == "cpu" else NANO
+            if raises_requests:
+                lowest = -(-values["limits"] * NANO // (ratio * step)) * step
+                values["requests"] = max(values["requests"], lowest)
+            else:
+                values["limits"] = min(values["limits"], values["requests"] * ratio // (NANO * step) * step)
+        for field, nanos in values.items():
+            original = original_values[field]
             if original is None or nanos != nano_value(original):
                 amounts.append((field, resource, format_nanos(nanos, is_binary=resource != "cpu")))
     return amounts
+
+
+def _bounds(ranges: Sequence[Content], bound: str, resource: str) -> list[int]:
+    return [nano_value(item[bound][resource]) for item in ranges if resource in (item.get(bound) or {})]
 
 
 def find_replica_failure(workload: Content, objects: Iterable[Content]) -> str:

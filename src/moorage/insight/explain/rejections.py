@@ -18,6 +18,12 @@ FAILED_WEBHOOK: Final = re.compile(r'failed calling webhook "([^"]+)"')
 WEBHOOK_SERVICE: Final = re.compile(r"https://([\w-]+)\.([\w-]+)\.svc")
 DENIED: Final = re.compile(r'admission webhook "([^"]+)" denied the request: (.*)', re.DOTALL)
 POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)'.* denied request: (.*)", re.DOTALL)
+NO_RUNTIME_CLASS: Final = re.compile(r'RuntimeClass "([^"]+)" not found')
+SELECTOR_CONFLICT: Final = re.compile(
+    r"runtimeClass\.scheduling\.nodeSelector\[([^]]+)\] = (\S+); pod\.spec\.nodeSelector\[[^]]+\] = (\S+)"
+)
+OVERHEAD: Final = re.compile(r"Pod(?:'s)? Overhead (?:doesn't match|set without)")
+TERMINATING: Final = re.compile(r"namespace (\S+) because it is being terminated")
 HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC")
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
@@ -39,6 +45,35 @@ def suggest_remedies(workload: NamedWorkload, message: str) -> Iterator[Possible
     elif match := DENIED.search(message) or POLICY.search(message):
         owner = "webhook" if match.re is DENIED else "policy"
         yield PossibleChange(f"Change the pod template as the {owner} {match[1]} requires: {match[2]}", owner, [])
+    elif match := TERMINATING.search(message):
+        text = f"Wait until the namespace {match[1]} is deleted, create it again, and apply the workload"
+        yield PossibleChange(text, "namespace", [])
+    else:
+        yield from _meet_runtime_class(workload, message)
+
+
+def _meet_runtime_class(workload: NamedWorkload, message: str) -> Iterator[PossibleChange]:
+    """Change a template that contradicts its runtime class, or create a missing class."""
+    draft = Draft(workload.id, workload.content, must_replace=workload.id.kind == "Job")
+    path, name = (*workload.path, "spec"), (workload.spec["template"]["spec"] or {}).get("runtimeClassName")
+    if match := SELECTOR_CONFLICT.search(message):
+        draft.put((*path, "nodeSelector", match[1]), match[2])
+        text = f"Change {match[1]} in its node selector from {match[3]} to {match[2]}"
+        yield PossibleChange(f"{text}, as the runtime class {name} requires", "selector", [draft.edit().as_data()])
+    elif OVERHEAD.search(message):
+        draft.remove(*path, "overhead")
+        reason = f"the runtime class {name} determines it" if name else "only a runtime class determines it"
+        text = f"Remove overhead from the pod template: {reason}"
+        yield PossibleChange(text, "runtime-class", [draft.edit().as_data()])
+    elif match := NO_RUNTIME_CLASS.search(message):
+        yield create_runtime_class(match[1])
+
+
+def create_runtime_class(name: str) -> PossibleChange:
+    """Create a runtime class whose handler has the same name."""
+    head = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    text = f"Create the runtime class {name}, if the nodes have its handler, or correct runtimeClassName"
+    return PossibleChange(text, "runtime-class", [CreateObject({**head, "handler": name}).as_data()])
 
 
 def change_class(workload: NamedWorkload, field: str, name: str, names: Sequence[str]) -> list[PossibleChange]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from moorage.common.errors import InputError
 from moorage.insight.explain.fixes import (
     configuration,
+    device_selectors,
     devices,
     evictions,
     neighbors,
@@ -83,18 +84,27 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "VolumeRestrictions": _VOLUMES,
     "NodeVolumeLimits": (*_VOLUMES, volumes.raise_volume_limit),
     "DynamicResources": (
-        *(devices.correct_names, devices.make_claim, devices.shrink_claims, devices.correct_selectors),
-        *(devices.loosen_claims, devices.tolerate_devices, devices.drop_claims, resources.lower_extended),
+        *(devices.correct_names, devices.make_claim, devices.shrink_claims, device_selectors.correct_selectors),
+        *(
+            device_selectors.install_driver,
+            devices.loosen_claims,
+            devices.tolerate_devices,
+            devices.drop_claims,
+            resources.lower_extended,
+        ),
     ),
 }
 """The fixes for the rejections of each plugin."""
 
 INTRUSIVENESS: Final = (
-    *("gate", "cordon", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume"),
-    *("group", "topology", "label", "node-label", "node-taint", "add-node", "delete-pod", "node-capacity"),
-    *("node-feature", "priority", "config"),
+    *("gate", "cordon", "toleration", "spread", "affinity", "selector", "port", "claim", "volume"),
+    *("topology", "label", "node-label", "node-taint", "add-node", "request", "group", "delete-pod"),
+    *("node-capacity", "node-feature", "priority", "config"),
 )
-"""Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods."""
+"""Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods.
+
+If the nodes are full, an operator adds one before the owner of the workload lowers its requests.
+"""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),

@@ -18,6 +18,7 @@ from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.refusals import Refusals, find_replica_failure
 from moorage.insight.explain.rejections import (
     change_class,
+    create_runtime_class,
     list_priority_classes,
     list_runtime_classes,
     suggest_remedies,
@@ -136,8 +137,10 @@ def _describe_idleness(workload: NamedWorkload, pods: int) -> str:
     if workload.spec.get("paused") is True and pods < workload.wanted:
         return f"the deployment is paused: resume it with `kubectl rollout resume deployment/{workload.id.name}`"
     if not workload.wanted:
-        field = "parallelism" if workload.id.kind in ("Job", "CronJob") else "replicas"
-        return f"it creates no pods: its {field} is 0"
+        if workload.id.kind in ("Job", "CronJob"):
+            return "it creates no pods: its parallelism is 0; raise it"
+        command = f"`kubectl scale {workload.id.kind.lower()}/{workload.id.name} --replicas=1`"
+        return f"it creates no pods: its replicas is 0; {command} creates one, a HorizontalPodAutoscaler does not"
     if workload.id.kind == "CronJob":
         return f"it creates pods only at its schedule ({workload.content['spec'].get('schedule')})"
     return ""
@@ -216,7 +219,7 @@ def _explain_unknown_class(session: Session, workload: NamedWorkload) -> PodExpl
     name, names = spec.get("runtimeClassName"), list_runtime_classes(session)
     # Files often omit the runtime classes.
     if name and names and name not in names:
-        changes = change_class(workload, "runtimeClassName", name, names)
+        changes = change_class(workload, "runtimeClassName", name, names) or [create_runtime_class(name)]
         with session.branch():
             key, problem = create_workload_pod(session, workload, 0), f'RuntimeClass "{name}" not found'
             return _refused(session, key, f"pod rejected: {problem}", changes)

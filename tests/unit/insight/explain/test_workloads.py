@@ -386,7 +386,8 @@ def test_limit_range_of_pods_is_explained() -> None:
     web = {**WEB, "spec": {**WEB["spec"], "template": template}}
     explanation = explained_as("deployment/web", web, node("n1"), limits)
     assert explanation.next is not None
-    (change,) = explanation.next.changes
+    first, change = explanation.next.changes
+    assert first.text == "Set limits.cpu of container main to 1, as the namespace requires"
     assert change.text.startswith("Change the maximum cpu per Pod from 1 to 2 in the limit range")
     changed = json_patch(limits, change.edits[0]["patch"])
     assert explained_as("deployment/web", web, node("n1"), changed).fits == 2

@@ -1,6 +1,5 @@
 """Devices of dynamic resource allocation: correct the demands of claims, create missing claims, or request less."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -17,14 +16,10 @@ from moorage.insight.explain.subject import (
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId
 from moorage.insight.whatif.workload_pods import make_template_claims
 from moorage.kube.api.kinds import BY_NAME
-from moorage.kube.api.quantity import format_nanos, nano_value
+from moorage.kube.api.quantity import nano_value
 
 MAX_TRIED: Final = 8
 _NO_EDIT: Final[Edit | None] = None
-ATTRIBUTE: Final = re.compile(r"""attributes\[[^]]+\]\.(\w+)\s*==\s*(["'])([^"']*)\2""")
-"""Selectors that compare an attribute: ``device.attributes["x"].model == "a100"``."""
-CAPACITY: Final = re.compile(r"""capacity\[[^]]+\]\.(\w+)\D*?quantity\((["'])([^"']+)\2\)""")
-"""Selectors that compare a capacity of a device: ``device.capacity["x"].memory.compareTo(quantity("80Gi"))``."""
 
 
 @fix()
@@ -38,8 +33,8 @@ def correct_names(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
             edit = subject.draft().put(("spec", "resourceClaims", index, "resourceClaimName"), intended).edit()
             yield ProposedChange("claim", f"Change the name of its claim from {name} to {intended}", [edit], -1)
     classes = [target.name for target in objects.known("DeviceClass")]
-    for target in _device_claims(subject):
-        for path, request, label in _requests(objects.content(target)):
+    for target in list_device_claims(subject):
+        for path, request, label in list_requests(objects.content(target)):
             old = str(request.get("deviceClassName") or "")
             intended = find_intended(old, classes)
             for name in ([intended] if intended else classes[:MAX_TRIED]) if old not in classes else ():
@@ -91,45 +86,6 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
             yield ProposedChange("claim", text, [CreateObject(claim)], 1)
 
 
-@fix()
-def correct_selectors(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Replace an attribute or a capacity that no device has by one that devices have."""
-    objects = subject.session.objects
-    for target in _device_claims(subject):
-        for path, request, label in _requests(objects.content(target)):
-            for number, selector in enumerate(request.get("selectors") or ()):
-                expression = str((selector.get("cel") or {}).get("expression", ""))
-                for start, end, old, name, values in _constants(subject, expression):
-                    for value in values[:MAX_TRIED]:
-                        draft = Draft(target, objects.content(target), must_replace=True)
-                        new = f"{expression[:start]}{value}{expression[end:]}"
-                        edit = draft.put((*path, "selectors", number, "cel", "expression"), new).edit()
-                        location = f"the selector of request {label} of the claim {target.name}"
-                        have = f" (devices have {', '.join(values[:MAX_TRIED])})"
-                        text = f"Change {name} from {old} to {value} in {location}{have}"
-                        yield ProposedChange("claim", text, [edit], 1)
-
-
-def _constants(subject: Subject, expression: str) -> Iterator[tuple[int, int, str, str, list[str]]]:
-    """Find constants in a selector: their place, text, attribute, and the values that devices have instead."""
-    for match in ATTRIBUTE.finditer(expression):
-        values = sorted(
-            {
-                str(item["string"])
-                for device, _ in list_devices(subject.session.objects)
-                for key, item in (device.get("attributes") or {}).items()
-                if key.rpartition("/")[2] == match[1] and "string" in item
-            }
-        )
-        if match[3] not in values:
-            yield match.start(3), match.end(3), match[3], match[1], values
-    for match in CAPACITY.finditer(expression):
-        sizes = list_capacities(subject.session.objects, match[1])
-        if sizes and sizes[0][0] < nano_value(match[3]):
-            amounts = list(dict.fromkeys(format_nanos(size, is_binary=True) for size, _, _ in sizes))
-            yield match.start(3), match.end(3), match[3], match[1], amounts
-
-
 def list_devices(objects: Any) -> list[tuple[dict[str, Any], str]]:
     """List the published devices and their nodes."""
     return [
@@ -151,7 +107,7 @@ def list_capacities(objects: Any, name: str) -> list[tuple[int, str, str]]:
     return sorted(sizes, reverse=True)
 
 
-def _requests(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any], str]]:
+def list_requests(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any], str]]:
     """List the requests of a claim and their alternatives: the path, the content, and the name."""
     for index, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
         path = ("spec", "devices", "requests", index)
@@ -185,9 +141,9 @@ def tolerate_devices(subject: Subject, _rows: list[int]) -> Iterator[ProposedCha
         edits: list[Edit] = []
         toleration = {"key": key, "operator": "Equal" if value else "Exists", "effect": effect}
         toleration |= {"value": value} if value else {}
-        for target in _device_claims(subject):
+        for target in list_device_claims(subject):
             draft = Draft(target, objects.content(target), must_replace=True)
-            for path, _, _ in _requests(objects.content(target)):
+            for path, _, _ in list_requests(objects.content(target)):
                 draft.append((*path, "tolerations"), [toleration])
             edits.append(draft.edit())
         text = f"Tolerate the taint {_taint_text(toleration)} of devices in the claim"
@@ -222,7 +178,7 @@ def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
     """Remove the fewest device selectors and constraints."""
     paths = [
         (target, path, description)
-        for target in _device_claims(subject)
+        for target in list_device_claims(subject)
         for path, description in _demands(subject.session.objects.content(target))
     ]
 
@@ -239,7 +195,7 @@ def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange
         yield ProposedChange("claim", f"Remove {description}", make_edits(removable), 2)
 
 
-def _device_claims(subject: Subject) -> Iterator[ObjectId]:
+def list_device_claims(subject: Subject) -> Iterator[ObjectId]:
     """List the existing claims of the pod that have no devices yet."""
     statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
     for use in subject.pod.spec.resource_claims:
@@ -254,7 +210,7 @@ def _device_claims(subject: Subject) -> Iterator[ObjectId]:
 
 def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """List the device requirements of a claim, in the order of the manifest."""
-    for path, request, name in _requests(content):
+    for path, request, name in list_requests(content):
         if request.get("selectors"):
             yield (*path, "selectors"), f"the selectors of request {name}"
     if ((content.get("spec") or {}).get("devices") or {}).get("constraints"):
@@ -264,7 +220,7 @@ def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], s
 @fix()
 def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Request fewer devices in a claim, as many as fit."""
-    for target in _device_claims(subject):
+    for target in list_device_claims(subject):
         content = subject.session.objects.content(target)
         for index, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
             count = int((request.get("exactly") or {}).get("count") or 1)

@@ -218,7 +218,10 @@ def lower_min_domains(subject: Subject, _rows: list[int]) -> Iterator[ProposedCh
 
 @fix()
 def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Raise the skew of a spread constraint as little as possible, or make the constraint a preference."""
+    """Raise the skew of a spread constraint as little as possible, or make the constraint a preference.
+
+    Its owner wants to survive the failure of a domain: a node in the other domain comes first.
+    """
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
     hard = [index for index, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
     path = ("spec", "topologySpreadConstraints")
@@ -232,7 +235,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
         if smallest is not None:
             key = constraints[index].get("topologyKey")
             text = f"Raise maxSkew of the topology spread over {key} from {now} to {smallest}"
-            yield ProposedChange("spread", text, skewed(smallest), 1)
+            yield ProposedChange("spread", text, skewed(smallest), RELUCTANT + 1)
 
     def softened(softened_indexes: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
@@ -246,7 +249,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     if softened_indexes is not None:
         keys = " and ".join(str(constraints[at].get("topologyKey")) for at in softened_indexes)
         text = f"Relax the topology spread over {keys} to whenUnsatisfiable: {SOFT}"
-        yield ProposedChange("spread", text, softened(softened_indexes), 2)
+        yield ProposedChange("spread", text, softened(softened_indexes), RELUCTANT + 2)
 
 
 @fix()

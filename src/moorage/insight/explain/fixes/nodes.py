@@ -333,16 +333,20 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
 
 
 def _clone_elsewhere(subject: Subject, info: NodeInfo) -> Iterator[ProposedChange]:
-    """Propose a copy of a node in another zone or rack, if anti-affinity excludes the existing ones."""
-    affinity = subject.pod.spec.affinity
-    terms = affinity.pod_anti_affinity.required if affinity is not None and affinity.pod_anti_affinity else ()
-    for key in dict.fromkeys(term.topology_key for term in terms):
-        if key != HOSTNAME and key in info.labels:
-            node, *related = clone_node(subject, info.name, f"{info.name}-new-1")
-            assert isinstance(node, CreateObject)
-            node.content["metadata"]["labels"][key] = f"{info.labels[key]}-new"
-            text = f"Add a node like {info.name} with another value of {key}"
-            yield ProposedChange("add-node", text, [node, *related], 1)
+    """Propose a copy of a node in another zone or rack: a new one for anti-affinity, an existing one for a spread."""
+    spec = subject.pod.spec
+    terms = spec.affinity.pod_anti_affinity.required if spec.affinity and spec.affinity.pod_anti_affinity else ()
+    hard = (item for item in spec.topology_spread_constraints if item.when_unsatisfiable == "DoNotSchedule")
+    wishes = [(term.topology_key, f"{info.labels.get(term.topology_key)}-new", False) for term in terms]
+    wishes += [(item.topology_key, text, True) for item in hard for text in subject.label_values(item.topology_key)]
+    for key, text, exists in dict.fromkeys(wishes):
+        if key == HOSTNAME or info.labels.get(key, text) == text:
+            continue
+        node, *related = clone_node(subject, info.name, f"{info.name}-new-1")
+        assert isinstance(node, CreateObject)
+        node.content["metadata"]["labels"][key] = text
+        label = f"{key}={text}" if exists else f"another value of {key}"
+        yield ProposedChange("add-node", f"Add a node like {info.name} with {label}", [node, *related], 1)
 
 
 def _needed_edits(subject: Subject, node: Edit, related: Sequence[Edit]) -> list[Edit]:

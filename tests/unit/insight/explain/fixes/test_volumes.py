@@ -46,7 +46,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
             },
             pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}]),
         ],
-        ["claim", "claim"],
+        ["claim", "claim", "claim", "claim"],
     ),
 }
 
