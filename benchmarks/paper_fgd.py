@@ -1,7 +1,8 @@
 """`make paper-fgd OPENB=dir`: the published comparison of GPU policies from the files of the trace.
 
 Imports the lists of pods in the directory, runs six policies on ten seeds, and prints own values, published values and
-t-values. ``--ties`` repeats the default list with the other rules for nodes of equal score.
+t-values. Lists that are missing are named and skipped. ``--ties`` repeats the default list with the other rules for
+nodes of equal score. Finished trials are saved: the same command continues after an interrupt.
 """
 
 import argparse
@@ -14,36 +15,21 @@ from typing import Final
 
 import typer
 
+from benchmarks.paper_fgd_published import ALLOCATED, ALLOCATED_AT, FRAGMENTED, FRAGMENTED_AT, POLICIES, SEEDS
+from moorage.cli.main import run as run_command
 from moorage.common.errors import InputError
 from moorage.lab import (
     Results,
     TrialResult,
-    default_run,
     import_nodes,
     import_pods,
     load_experiment,
-    report_page,
-    run_experiment,
     write_nodes_csv,
     write_pods,
 )
 
 EXPERIMENT: Final = Path(__file__).parents[1] / "examples/lab/published-table.yaml"
 NODES: Final = "openb_node_list_gpu_node.csv"
-POLICIES: Final = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")
-PUBLISHED: Final[Mapping[str, tuple[tuple[float, float], ...]]] = {
-    "default": ((86.30, 87.47), (90.62, 90.85), (91.65, 91.88), (91.78, 92.00), (92.86, 93.08), (95.23, 95.39)),
-    "gpushare100": ((78.90, 79.44), (81.98, 82.42), (82.22, 82.65), (82.13, 82.57), (84.62, 85.01), (86.64, 86.90)),
-    "multigpu50": ((81.28, 90.27), (94.73, 94.85), (95.69, 95.81), (96.06, 96.18), (95.62, 95.74), (97.09, 97.18)),
-}
-"""GPU allocation in %, when 100% and 130% of the GPUs have been requested; mean of ten seeds."""
-FRAGMENTED: Final = (
-    *((14.9, 15.5, 15.9, 14.5, 13.5), (12.8, 11.4, 10.1, 9.4, 9.3), (13.0, 11.2, 9.4, 8.5, 8.2)),
-    *((12.9, 11.1, 9.3, 8.4, 8.1), (11.7, 10.0, 8.3, 7.4, 7.1), (9.9, 8.0, 6.0, 5.0, 4.7)),
-)
-"""Fragmentation on the default list, in % of all GPUs."""
-ALLOCATED_AT: Final = (100, 130)
-FRAGMENTED_AT: Final = (40, 60, 80, 90, 100)
 TIES: Final = ("shuffled", "name", "upstream", "random")
 
 
@@ -51,7 +37,7 @@ def prepare(source: Path, target: Path) -> list[str]:
     """Import the nodes and the lists of pods; return the names of the lists that exist."""
     target.mkdir(parents=True, exist_ok=True)
     write_nodes_csv(target / "openb-nodes.csv", import_nodes(source / NODES).nodes)
-    lists = [name for name in PUBLISHED if (source / f"openb_pod_list_{name}.csv").exists()]
+    lists = [name for name in ALLOCATED if (source / f"openb_pod_list_{name}.csv").exists()]
     for name in lists:
         pods = import_pods("openb", source / f"openb_pod_list_{name}.csv")
         # The order of the list is part of the published experiment: the seed shuffles it.
@@ -65,7 +51,7 @@ def prepare(source: Path, target: Path) -> list[str]:
 def write_experiment(target: Path, lists: Sequence[str], seeds: int, ties: str) -> Path:
     """Write the published experiment for the lists that exist, with a number of seeds and a rule for ties."""
     text = EXPERIMENT.read_text(encoding="utf-8")
-    for name in PUBLISHED:
+    for name in ALLOCATED:
         if name not in lists:
             text = re.sub(rf"  - {{name: {name},.*\n", "", text)
     text = re.sub(r"seeds: .*", f"seeds: {list(range(42, 42 + seeds))}", text)
@@ -85,32 +71,27 @@ def collect(results: Sequence[TrialResult], trace: str, policy: str, percent: in
     return values
 
 
-def t_value(values: Sequence[float], expected: float) -> float | None:
-    """Return Student's t of the mean of some values against an expected one; ``None`` for fewer than two."""
-    spread = stdev(values) if len(values) > 1 else 0.0
-    return (fmean(values) - expected) / (spread / sqrt(len(values))) if spread else None
+def t_value(values: Sequence[float], expected: float, deviation: float = 0.0, count: int = 1) -> float | None:
+    """Return Welch's t of some values against others with this mean and standard deviation; ``None`` for one value."""
+    if len(values) < 2:
+        return None
+    error = sqrt(stdev(values) ** 2 / len(values) + deviation**2 / count)
+    return (fmean(values) - expected) / error if error else None
 
 
 def table(results: Sequence[TrialResult], lists: Sequence[str]) -> Iterator[str]:
     """Yield the comparison as Markdown."""
-    for percent, index in zip(ALLOCATED_AT, range(len(ALLOCATED_AT)), strict=True):
+    if missing := [name for name in ALLOCATED if name not in lists]:
+        yield f"\n{describe_missing(missing)}"
+    for index, percent in enumerate(ALLOCATED_AT):
         yield f"\n### GPU allocation in % when {percent}% of the GPUs are requested\n"
-        yield "| pods | policy | published | own | s.d. | difference | t |\n|---|---|---|---|---|---|---|"
-        for trace in lists:
-            for policy, published in zip(POLICIES, PUBLISHED[trace], strict=True):
-                values = collect(results, trace, policy, percent, "gpu")
-                if values:
-                    yield _row(f"{trace} | {policy}", published[index], values, digits=2)
-    if "default" in lists:
-        yield "\n### Fragmentation in % of all GPUs, default list\n"
-        yield "| requested | policy | published | own | s.d. | difference | t |\n|---|---|---|---|---|---|---|"
-        for index, percent in enumerate(FRAGMENTED_AT):
-            for policy, curve in zip(POLICIES, FRAGMENTED, strict=True):
-                values = collect(results, "default", policy, percent, "fragmentation")
-                if values:
-                    yield _row(f"{percent}% | {policy}", curve[index], values, digits=1)
+        yield from _compare("pods", [(trace, percent, ALLOCATED[trace], index, trace) for trace in lists], results)
+    for trace in lists:
+        yield f"\n### Fragmentation in % of all GPUs, {trace} list\n"
+        shares = [(trace, percent, FRAGMENTED[trace], i, f"{percent}%") for i, percent in enumerate(FRAGMENTED_AT)]
+        yield from _compare("requested", shares, results, field="fragmentation")
     yield "\n### FGD against each policy, seed by seed, at 130%\n"
-    yield "| pods | policy | FGD is better by | paired t |\n|---|---|---|---|"
+    yield "| pods | policy | FGD is better by (points) | paired t |\n|---|---|---|---|"
     for trace in lists:
         ours = collect(results, trace, "FGD", ALLOCATED_AT[-1], "gpu")
         for policy in POLICIES[:-1]:
@@ -121,13 +102,30 @@ def table(results: Sequence[TrialResult], lists: Sequence[str]) -> Iterator[str]
                 yield f"| {trace} | {policy} | {fmean(differences):+.2f} | {'–' if t is None else f'{t:.1f}'} |"
 
 
-def _row(label: str, published: float, values: Sequence[float], *, digits: int) -> str:
-    mean, t = fmean(values), t_value(values, published)
-    spread = f"{stdev(values):.2f}" if len(values) > 1 else "–"
-    return (
-        f"| {label} | {published:.{digits}f} | {mean:.{digits}f} | {spread} | {mean - published:+.{digits}f} "
-        f"| {'–' if t is None else f'{t:+.1f}'} |"
-    )
+def _compare(
+    label: str,
+    rows: Sequence[tuple[str, int, Sequence[Sequence[tuple[float, float]]], int, str]],
+    results: Sequence[TrialResult],
+    field: str = "gpu",
+) -> Iterator[str]:
+    """Yield a table of published and own values. A row is a list, a requested share, values, their index and a name."""
+    yield f"| {label} | policy | published | s.d. | own | s.d. | difference | t |\n|---|---|---|---|---|---|---|---|"
+    for trace, percent, published, index, name in rows:
+        for policy, columns in zip(POLICIES, published, strict=True):
+            if values := collect(results, trace, policy, percent, field):
+                mean, deviation = columns[index]
+                t = t_value(values, mean, deviation, SEEDS)
+                spread = f"{stdev(values):.2f}" if len(values) > 1 else "–"
+                yield (
+                    f"| {name} | {policy} | {mean:.2f} | {deviation:.2f} | {fmean(values):.2f} | {spread} "
+                    f"| {fmean(values) - mean:+.2f} | {'–' if t is None else f'{t:+.1f}'} |"
+                )
+
+
+def describe_missing(missing: Sequence[str]) -> str:
+    """Name the files of missing lists."""
+    files = ", ".join(f"openb_pod_list_{name}.csv" for name in missing)
+    return f"Skipped, because the file is missing: {files}."
 
 
 def ties_table(by_rule: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
@@ -140,18 +138,13 @@ def ties_table(by_rule: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
 
 
 def run(path: Path, workers: int) -> list[TrialResult]:
-    """Run or resume an experiment, and write its report."""
-    loaded = load_experiment(path)
-    results = Results(path.with_name(f"{path.stem}-results"))
-    trials = run_experiment(loaded, results, default_run(len(loaded), workers), show=_show)
-    results.combine(trials)
-    report = results.write("report.html", report_page(loaded.experiment, trials).encode())
-    typer.echo(f"report: {report}")
-    return trials
-
-
-def _show(done: int, total: int, name: str) -> None:
-    typer.echo(f"{done} of {total}: {name}")
+    """Run or resume an experiment with `moorage lab run`, which writes its report and figures. Return its trials."""
+    directory = path.with_name(f"{path.stem}-results")
+    status = run_command(["lab", "run", str(path), "--out", str(directory), "--workers", str(workers)])
+    if status:
+        raise SystemExit(status)
+    loaded, results = load_experiment(path), Results(directory)
+    return [result for trial in loaded.trials() if (result := results.find(trial)) is not None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,6 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         lists = prepare(options.openb, options.out)
+        if missing := [name for name in ALLOCATED if name not in lists]:
+            typer.echo(describe_missing(missing))
         results = run(write_experiment(options.out, lists, options.seeds, TIES[0]), options.workers)
         lines = [f"# FGD, {options.seeds} seeds", *table(results, lists)]
         if options.ties and "default" in lists:
