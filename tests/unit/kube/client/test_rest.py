@@ -80,3 +80,17 @@ def test_a_rejected_binding_after_100_continue_is_rejected() -> None:
             await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", b"{}")
 
     with_server(serve, use)
+
+
+def test_managed_fields_are_not_requested() -> None:
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await read_request(reader))
+        writer.write(answer(b"{}"))
+
+    async def use(pool: HttpPool) -> None:
+        await ApiClient(Connection(pool.server, "test"), transport=pool).request("GET", "/")
+
+    with_server(serve, use)
+    assert b"\r\nAccept: application/json;drop=metadata.managedFields\r\n" in requests[0]
