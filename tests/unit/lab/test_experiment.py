@@ -102,4 +102,5 @@ def test_report_has_reasons_distributions_and_tables_in_other_formats(tmp_path: 
     assert "t,c,unplaced,a_b,1,1,1,1" in table
     latex = (directory / "measures.tex").read_text()
     assert r"a\_b \\" in latex
-    assert r"Pods without a node & 1 \\" in latex
+    assert r"Pods without a node $\downarrow$ & 1 \\" in latex
+    assert r"\caption{t on c. Exact values of one run: the trace is fixed." in latex

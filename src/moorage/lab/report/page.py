@@ -1,7 +1,6 @@
 """The report of an experiment: one HTML page without scripts and external resources."""
 
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from moorage import __version__
 from moorage.lab.experiment import Experiment
 from moorage.lab.report.conclusions import (
+    Finding,
     Scene,
     conclusions,
     find_baseline,
@@ -115,7 +115,8 @@ def _table_row(scene: Scene, measure: Measure, baseline: str) -> str:
             continue
         kind = {1: "good", -1: "bad", 0: ""}[finding.verdict]
         value = finding.value
-        interval = f"{measure.format(value.low)} – {measure.format(value.high)}" if value.low != value.high else ""
+        low, high = measure.format(value.low), measure.format(value.high)
+        interval = f"{low} – {high}" if low != high else ""
         cells.append(
             f'<td class="{kind}"><b>{escape(measure.format(value.median))}</b><small>{escape(interval)}</small></td>'
         )
@@ -243,27 +244,57 @@ def measures_as_csv(experiment: Experiment, results: Sequence[TrialResult]) -> s
 
 
 def measures_as_latex(experiment: Experiment, results: Sequence[TrialResult]) -> str:
-    """Return the measures as LaTeX, a table for each trace and cluster. It needs the package booktabs."""
+    """Return the measures as LaTeX, a table for each trace and cluster. They need the package booktabs."""
     names = [entry.name for entry in experiment.configurations]
-    tables = []
-    for scene in group_by_scene(names, results):
-        lines = [f"\\begin{{tabular}}{{l{'r' * len(scene.names)}}}", "\\toprule"]
-        lines.append(" & ".join(["", *map(_escape_latex, scene.names)]) + r" \\")
-        lines.append("\\midrule")
-        for measure in scene.measures():
-            intervals = scene.intervals(measure)
-            cells = [measure.format(intervals[name].median) if name in intervals else "--" for name in scene.names]
-            lines.append(" & ".join(map(_escape_latex, [measure.title, *cells])) + r" \\")
-        lines += ["\\bottomrule", "\\end{tabular}"]
-        seeds = max(len(scene.by_name[name]) for name in scene.names)
-        about = f"% {scene.trace} on {scene.cluster}: "
-        about += f"medians of {seeds} seeds; measures.csv has the intervals" if seeds > 1 else "values of one run"
-        tables.append("\n".join([about, *lines]) + "\n")
-    return "\n".join(tables)
+    exact = [entry.label for entry in experiment.traces if experiment.is_exact(entry)]
+    scenes = group_by_scene(names, results, exact)
+    return "\n".join(_latex_table(scene, experiment.baseline_name) for scene in scenes)
+
+
+def _latex_table(scene: Scene, baseline: str) -> str:
+    compared = find_baseline(scene, baseline)
+    lines = ["\\begin{table*}", "\\centering\\small", f"\\caption{{{_latex_caption(scene, compared)}}}"]
+    lines += [f"\\begin{{tabular}}{{l{'r' * len(scene.names)}}}", "\\toprule"]
+    lines.append(" & ".join(["", *map(_escape_latex, scene.names)]) + r" \\")
+    lines.append("\\midrule")
+    for measure in scene.measures():
+        findings = [scene.find(measure, name, compared) for name in scene.names]
+        arrow = {1: r" $\uparrow$", -1: r" $\downarrow$", 0: ""}[measure.better]
+        lines.append(" & ".join([_escape_latex(measure.title) + arrow, *(_latex_cell(f) for f in findings)]) + r" \\")
+        intervals = [_latex_interval(finding) for finding in findings]
+        if any(intervals):
+            lines.append(" & ".join(["", *intervals]) + r" \\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table*}"]) + "\n"
+
+
+def _latex_caption(scene: Scene, baseline: str) -> str:
+    seeds = max(len(scene.by_name[name]) for name in scene.names)
+    if scene.is_exact:
+        values = "Exact values of one run: the trace is fixed"
+    else:
+        values = f"Median of {seeds} seeds and its 95\\% bootstrap interval" if seeds > 1 else "Values of one seed"
+    compared = f"Bold: {'' if scene.is_exact else 'significantly '}better than {_escape_latex(baseline)}; italic: worse"
+    arrows = r"$\uparrow$: more is better; $\downarrow$: less is better"
+    return f"{_escape_latex(scene.trace)} on {_escape_latex(scene.cluster)}. {values}. {compared}. {arrows}."
+
+
+def _latex_cell(finding: Finding | None) -> str:
+    if finding is None:
+        return "--"
+    text = _escape_latex(finding.measure.format(finding.value.median))
+    return {1: f"\\textbf{{{text}}}", -1: f"\\textit{{{text}}}", 0: text}[finding.verdict]
+
+
+def _latex_interval(finding: Finding | None) -> str:
+    if finding is None:
+        return ""
+    low, high = (_escape_latex(finding.measure.format(number)) for number in (finding.value.low, finding.value.high))
+    return f"{{\\scriptsize {low}--{high}}}" if low != high else ""
 
 
 def _escape_latex(text: str) -> str:
-    return re.sub(r"([&%$#_{}])", r"\\\1", text)
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$"}
+    return "".join(special.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
 
 
 def _failures(results: Sequence[TrialResult]) -> str:

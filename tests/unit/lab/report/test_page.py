@@ -9,7 +9,13 @@ from tests.support.lab import EXPERIMENT
 
 from moorage.cli.main import run as moorage
 from moorage.lab.experiment import LoadedExperiment, load_experiment
-from moorage.lab.report.page import arrival_cells, arrivals_as_html, arrivals_as_text, report_page
+from moorage.lab.report.page import (
+    arrival_cells,
+    arrivals_as_html,
+    arrivals_as_text,
+    measures_as_latex,
+    report_page,
+)
 from moorage.lab.results import run_here
 from moorage.lab.trial import PointRow, TrialResult, TrialRow
 
@@ -141,3 +147,25 @@ def test_fixed_trace_is_reported_with_one_seed_and_without_bands(tmp_path: Path)
     page = (tmp_path / "fixed-results" / "report.html").read_text()
     assert "<b>1</b> seed<" in page
     assert "Median of all seeds" not in page
+
+
+def test_latex_has_captions_directions_intervals_and_significance(loaded: LoadedExperiment) -> None:
+    def result(name: str, seed: int, cpu: float, wait: float) -> TrialResult:
+        return TrialResult(TrialRow("t_1", "c", name, seed, measures={"allocation.cpu": cpu, "wait.p50": wait}))
+
+    results = [
+        trial
+        for seed in range(6)
+        for trial in (
+            result("default", seed, 0.5, 60.0 + 2 * seed),
+            result("pack", seed, 0.6 + seed / 100, 90.0 + 2 * seed),
+        )
+    ]
+    latex = measures_as_latex(loaded.experiment, results)
+    assert r"\caption{t\_1 on c. Median of 6 seeds and its 95\% bootstrap interval." in latex
+    assert r"Bold: significantly better than default; italic: worse." in latex
+    assert r"CPU allocated $\uparrow$ & 50.0\% & \textbf{62.5\%} \\" in latex
+    assert r" &  & {\scriptsize 60.5\%--64.5\%} \\" in latex
+    assert r"Waiting, median $\downarrow$ & 1m5s & \textit{1m35s} \\" in latex
+    for opened in ("table*", "tabular"):
+        assert latex.count(f"\\begin{{{opened}}}") == latex.count(f"\\end{{{opened}}}") == 1
