@@ -33,7 +33,7 @@ from benchmarks.engine_workloads import (
     plain_nodes,
     with_volume,
 )
-from benchmarks.live.charts import Bars, bar_chart
+from benchmarks.live.charts import line_chart
 from moorage.common.memory import freeze_gc
 from moorage.kube.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
 from moorage.kube.api.meta import KubeObject, ObjectMeta
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("sweeps", nargs="*", choices=[[], *SWEEPS], help="only these (default: all)")
     parser.add_argument("--most", type=int, default=max(NODES), help="largest size (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
-    parser.add_argument("--plots", type=Path, help="write a plot of each sweep to this directory")
+    parser.add_argument("--plots", type=Path, help="write plots to this directory")
     parser.add_argument("--one", nargs=2, metavar=("SWEEP", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -272,18 +272,24 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def write_plots(rows: Sequence[dict[str, Any]], directory: Path) -> None:
-    """Write two plots: the cost per pod by nodes, and by other numbers."""
-    for file, title, is_shown in (
-        ("scale-nodes", "microseconds of CPU per pod, by number of nodes", lambda name: name.startswith("nodes-")),
-        ("scale-numbers", "microseconds of CPU per pod, 1,000 nodes", lambda name: not name.startswith("nodes-")),
+    """Write the plots of the page on growth: one for each measured value and kind of size."""
+    for file, title, value, by_nodes in (
+        ("scale-cpu-nodes", "Microseconds of CPU per pod", "us_per_pod", True),
+        ("scale-memory-nodes", "Peak memory in MiB", "mib", True),
+        ("scale-cpu-numbers", "Microseconds of CPU per pod, 1,000 nodes", "us_per_pod", False),
+        ("scale-memory-numbers", "Peak memory in MiB, 1,000 nodes", "mib", False),
+        ("scale-reload-numbers", "Pause of a reload in milliseconds, 1,000 nodes", "reload_ms", False),
     ):
-        groups = [
-            Bars(f"{row['sweep'].removeprefix('nodes-')}, {row['size']:,}", [row["us_per_pod"]])
-            for row in rows
-            if is_shown(row["sweep"])
-        ]
-        if groups:
-            (directory / f"{file}.svg").write_text(bar_chart(title, ["Moorage"], groups))
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            name = row["sweep"].removeprefix("nodes-")
+            if (name != row["sweep"]) == by_nodes:
+                lines.setdefault(name, []).append((row["size"], max(row[value], 0.1)))
+        if lines:
+            across = (
+                "nodes" if by_nodes else "different waiting shapes, gates, groups, labels, selectors, terms, claims"
+            )
+            (directory / f"{file}.svg").write_text(line_chart(title, across, lines))
 
 
 def _measured_apart(name: str, size: int) -> dict[str, Any]:
