@@ -56,6 +56,7 @@ ABSENT_METRICS: Final = {
     "go_*": "specific to Go",
     "workqueue_*": "Moorage has no work queues",
     "rest_client_rate_limiter_duration_seconds": "the dispatcher limits requests when it queues them",
+    "rest_client_dns_resolution_duration_seconds": "from 1.38; part of the time to open a connection",
     "rest_client_transport_*": "each client has one connection pool; there is no transport cache",
     "rest_client_exec_plugin_*": "credentials are refreshed when they expire",
     "authentication_token_cache_active_fetch_count": "token reviews run one at a time",

@@ -44,3 +44,42 @@ def test_commands_emulate_the_next_release(
     ):
         run([*COMMANDS[command], "-f", str(path), *flags])
         assert text in capsys.readouterr().out
+
+
+LEVELS = """
+---
+apiVersion: scheduling.k8s.io/v1beta1
+kind: CompositePodGroup
+metadata: {{name: c{level}, namespace: default}}
+spec: {{schedulingPolicy: {{basic: {{}}}}, workloadRef: {{workloadName: w, templateName: t}}{parent}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "count", "text"),
+    [
+        ("1.37", 4, "are nested too deeply"),
+        ("1.38", 4, "is nested deeper than 4 levels"),
+        ("1.37", 12, "are nested too deeply"),
+        ("1.38", 12, "are nested too deeply"),
+    ],
+)
+def test_groups_that_are_nested_too_deeply_are_explained(
+    release: str, count: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parents = ["", *(f", parentCompositePodGroupName: c{level}" for level in range(count))]
+    levels = "".join(LEVELS.format(level=level, parent=parents[level]) for level in range(count))
+    path = tmp_path / "deep.yaml"
+    path.write_text(
+        GANG.replace(
+            "spec: {schedulingPolicy: {gang: {minCount: 2}}}",
+            f"""spec:
+  schedulingPolicy: {{gang: {{minCount: 2}}}}
+  workloadRef: {{workloadName: w, templateName: t}}
+  parentCompositePodGroupName: c{count - 1}""",
+        )
+        + levels,
+        encoding="utf-8",
+    )
+    run(["explain", "a", "-f", str(path), "--emulated-version", release])
+    assert text in " ".join(capsys.readouterr().out.split())

@@ -83,7 +83,7 @@ def explanation(decision: Decision) -> str:
         case Result.GATED:
             text = f"gated by {', '.join(decision.unschedulable_plugins)}" if decision.unschedulable_plugins else ""
         case Result.INCOMPLETE:
-            text = "its pod group, or a parent of that group, does not exist"
+            text = "its pod group, or a parent of that group, does not exist (or groups contain each other)"
         case _:
             text = decision.message
     parts = [text]

@@ -13,7 +13,7 @@ from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.scheduler.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.state.handle import ClusterHandle
-from moorage.scheduler.state.pod_groups import Members, PodGroups, group_key
+from moorage.scheduler.state.pod_groups import MAX_DEPTH, Members, PodGroups, group_key
 
 MAX_WAIT: Final = 300.0
 TOO_FEW: Final = Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
@@ -61,7 +61,9 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if self._groups.find_parent(group) is None:
             return TOO_FEW if members.known_count < (group.min_count or 0) else None
         try:
-            root = root_above(self._groups, group)
+            # From 1.38, an attempt reports groups that are nested too deeply as an error of each group.
+            levels = MAX_DEPTH if self._is_since_1_38 else MAX_LEVELS
+            root = root_above(self._groups, group, levels)
         except BrokenTree as problem:
             return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
         if is_complete(self._groups, self._groups.tree(root), lambda counted: counted.known_count):
@@ -172,11 +174,11 @@ class BrokenTree(Exception):
     """The groups above a pod are missing or invalid."""
 
 
-def root_above(groups: PodGroups, group: PodGroup) -> Group:
-    """Return the root of a group's tree. Raise BrokenTree if a group is missing."""
+def root_above(groups: PodGroups, group: PodGroup, max_levels: int = MAX_LEVELS) -> Group:
+    """Return the root of a group's tree. Raise BrokenTree if a group is missing, or above too many others."""
     top: Group = group
     for level, above in enumerate(groups.chain(group)):
-        if level > MAX_LEVELS:
+        if level > max_levels:
             raise BrokenTree(f"composite pod groups above podgroup/{group.key} are nested too deeply")
         top = above
     parent = groups.find_parent(top)

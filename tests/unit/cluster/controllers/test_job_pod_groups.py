@@ -266,6 +266,7 @@ def composite(name: str, parent: str = "", **metadata: Any) -> CompositePodGroup
 CHILDREN = [composite("child", "root"), make(PodGroup, "g", spec={"parentCompositePodGroupName": "root"})]
 
 
+@pytest.mark.provisional("1.38")
 @pytest.mark.parametrize("child", CHILDREN)
 def test_deleted_composite_groups_wait_for_their_children(child: KubeObject) -> None:
     gone = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [COMPOSITE_PROTECTION, "mine"]}

@@ -133,16 +133,26 @@ def test_rounding_never_gives_less_than_requested(whole: int, fraction: int) -> 
 SATURATED = {
     # Text, value and thousandths in Kubernetes 1.38; 1.37 overflows.
     "10E": (MAX_INT64, MAX_INT64),
+    "1e19": (MAX_INT64, MAX_INT64),
+    "1e20": (MAX_INT64, MAX_INT64),
     "1e1000": (MAX_INT64, MAX_INT64),
+    "9.3E": (MAX_INT64, MAX_INT64),
+    "1000E": (MAX_INT64, MAX_INT64),
+    "10000E": (MAX_INT64, MAX_INT64),
     "18446744073709551616": (MAX_INT64, MAX_INT64),
     "-10E": (MIN_INT64, MIN_INT64),
+    "1E": (10**18, MAX_INT64),
     "9E": (9 * 10**18, MAX_INT64),
     "1e18": (10**18, MAX_INT64),
+    "999999999999999999": (10**18 - 1, MAX_INT64),
+    "1000000000000000000": (10**18, MAX_INT64),
+    "1234567890123456789": (1234567890123456789, MAX_INT64),
     "9223372036854775": (9223372036854775, 9223372036854775000),
     "9223372036854776": (9223372036854776, MAX_INT64),
     "9223372036854775807": (MAX_INT64, MAX_INT64),
     "9223372036854775808": (MAX_INT64, MAX_INT64),
     "9223372036854775808m": (9223372036854776, MAX_INT64),
+    "8Ei": (MAX_INT64, MAX_INT64),
     "100Ei": (MAX_INT64, MAX_INT64),
     "-9223372036854775808": (MIN_INT64, MIN_INT64),
     "-9223372036854775809": (MIN_INT64, MIN_INT64),
@@ -166,4 +176,5 @@ def test_quantities_saturate_as_in_1_38(text: str, want: tuple[int, int]) -> Non
 
 
 def test_sums_saturate() -> None:
-    assert nano_to_unit(nano_value("6Ei") + nano_value("6Ei")) == MAX_INT64
+    for text in ("6Ei", "10E"):
+        assert nano_to_unit(nano_value(text) + nano_value(text)) == MAX_INT64

@@ -49,7 +49,7 @@ CASES = {
     ),
     "a group that is missing is owned up to": (
         make_decision(Result.INCOMPLETE),
-        "its pod group, or a parent of that group, does not exist",
+        "its pod group, or a parent of that group, does not exist (or groups contain each other)",
     ),
     "an eviction is printed": (
         make_decision(Result.UNSCHEDULABLE, message="no", evicted=True),

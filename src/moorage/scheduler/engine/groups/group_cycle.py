@@ -158,6 +158,9 @@ class GroupCycle:
         problem = violation(tree.group, pods, tree.all_scheduled, with_policy=self._with_policy)
         if not problem and self._is_since_1_38:
             problem = next(layout_problems(tree, with_policy=self._with_policy), "")
+        if not problem and len(pods) > sum(1 for _ in tree.all_members):
+            # Only what-ifs try such groups: GangScheduling gates their pods.
+            problem = f"groups below {tree.key} are nested too deeply"
         if not problem and pods[0].scheduler_name not in self._scheduler.runners:
             problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
         return Status.error(problem) if problem else None
@@ -278,9 +281,10 @@ def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
 
 
 def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
-    """Return the members in the order of attempts: group by group."""
+    """Return the members in the order of attempts: group by group, and members below the maximum depth at the end."""
     of_uid = {member.uid: member for member in members}
-    return [of_uid[pod.metadata.uid] for pod in tree.all_members if pod.metadata.uid in of_uid]
+    in_tree = [of_uid.pop(pod.metadata.uid) for pod in tree.all_members if pod.metadata.uid in of_uid]
+    return [*in_tree, *of_uid.values()]
 
 
 def refused(leaf: GroupTrial, member: QueuedPodInfo, pod_trial: PodTrial | None) -> Unschedulable | Failed:

@@ -163,3 +163,21 @@ def test_the_group_count_of_a_composite_group_is_mutable_from_1_38(
     assert [problem.field for problem in problems] == paths
     problems = update_problems(storage, old, new, FeatureGates(release="1.37"))
     assert [problem.field for problem in problems] == ["spec.schedulingPolicy"]
+
+
+def templates(count: int, group_count: int, *more: str) -> dict[str, Any]:
+    leaves = [{"name": name, "schedulingPolicy": {"gang": {"minCount": count}}} for name in ("a", *more)]
+    top = {"name": "top", "schedulingPolicy": {"gang": {"minGroupCount": group_count}}, "podGroupTemplates": leaves}
+    return {"spec": {"compositePodGroupTemplates": [top]}}
+
+
+@pytest.mark.parametrize("release", ["1.37", "1.38"])
+def test_counts_in_templates_of_a_workload_are_mutable(release: str) -> None:
+    storage, features = "workloads.scheduling.k8s.io", FeatureGates(release=release)
+    assert [*update_problems(storage, templates(2, 2), templates(1, 1), features)] == []
+    added, removed = (
+        [problem.field for problem in update_problems(storage, old, new, features)]
+        for old, new in ((templates(1, 1), templates(1, 1, "b")), (templates(1, 1, "b"), templates(1, 1)))
+    )
+    assert added == ["spec.compositePodGroupTemplates[0].podGroupTemplates[1]"]
+    assert removed == ["spec.compositePodGroupTemplates[0].podGroupTemplates"]

@@ -16,6 +16,7 @@ from moorage.kube.api.pod_groups import (
     GangPolicy,
     PodGroup,
     PodGroupPolicy,
+    WorkloadReference,
 )
 from moorage.kube.features import FeatureGates, assignments
 from moorage.scheduler.config import completed_view, default_config, load_config
@@ -111,6 +112,7 @@ async def test_rejected_member_does_not_stop_the_others_from_binding() -> None:
         assert {*group_bench.placed()} == {"a", "b", "c"}
 
 
+@pytest.mark.provisional("1.38")
 @in_virtual_time
 async def test_message_about_a_missing_group_names_the_pod_correctly() -> None:
     for release, whose in (("1.37", "pods's"), (NEW, "pod's")):
@@ -141,6 +143,23 @@ PROBLEMS = {
     "a tree that is disrupted as one unit, but not its child": (
         [composite("root", whole=True), gang("g", 1, parent="root")],
         "is disrupted as a whole",
+    ),
+    "a tree of five levels": (
+        [
+            composite("root"),
+            composite("c1", parent="root"),
+            composite("c2", parent="c1"),
+            composite("c3", parent="c2"),
+            gang("g", 1, parent="c3"),
+        ],
+        "pod group default/g is nested deeper than 4 levels",
+    ),
+    "groups of two workloads": (
+        [
+            composite("root", workload_ref=WorkloadReference(workload_name="v")),
+            gang("g", 1, parent="root", workload_ref=WorkloadReference(workload_name="w")),
+        ],
+        "the groups of a hierarchy belong to several workloads: v, w",
     ),
 }
 
@@ -215,6 +234,7 @@ UNRESOLVABLE = {
 }
 
 
+@pytest.mark.provisional("1.38")
 @pytest.mark.parametrize("case", UNRESOLVABLE)
 def test_unresolvable_feasibility_prevents_preemption(case: str) -> None:
     objects, is_helped = UNRESOLVABLE[case]
@@ -235,6 +255,7 @@ def test_unresolvable_feasibility_prevents_preemption(case: str) -> None:
     attempt()
 
 
+@pytest.mark.provisional("1.38")
 @in_virtual_time
 async def test_groups_of_a_failed_tree_have_separate_conditions() -> None:
     group_bench = bench()
@@ -269,6 +290,7 @@ def with_count(group: PodGroup, minimum: int) -> PodGroup:
     return replace(group, spec=replace(group.spec, scheduling_policy=policy))
 
 
+@pytest.mark.provisional("1.38")
 @in_virtual_time
 async def test_lower_group_count_wakes_the_tree() -> None:
     for release, is_bound in (("1.37", False), (NEW, True)):
@@ -453,6 +475,7 @@ def test_metrics_of_groups_have_a_type() -> None:
     }
 
 
+@pytest.mark.provisional("1.38")
 @in_virtual_time
 async def test_placements_of_composite_groups_are_counted() -> None:
     for release, labels in (("1.37", [()]), (NEW, [("podgroup",), ("compositepodgroup",)])):
