@@ -252,12 +252,20 @@ def _from_files(
     for name in files:
         content, directory = _read(name), Path(name).expanduser().parent
         for singular, entries in merged_entries.items():
-            for number, entry in enumerate(content.get(f"{singular}s") or ()):
-                if not isinstance(entry, dict) or "name" not in entry:
+            listed = content.get(f"{singular}s") or []
+            if not isinstance(listed, list):
+                raise InputError(
+                    f"{name}: {singular}s", "not a list", hint=f"write a list of entries with a name and a {singular}"
+                )
+            for number, entry in enumerate(listed):
+                if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                     location = f"{name}: {singular}s[{number}]"
                     raise InputError(location, f"an entry must have a name and a {singular}")
                 entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, directory))
-        context_name = context_name or content.get("current-context") or ""
+        current = content.get("current-context") or ""
+        if not isinstance(current, str):
+            raise InputError(f"{name}: current-context", "not a string", hint="write the name of a context")
+        context_name = context_name or current
     location, contexts = ", ".join(files), merged_entries["context"]
     hint = f"contexts: {', '.join(contexts)}" if contexts else "the file has no contexts; use another kubeconfig"
     if not context_name:
@@ -286,9 +294,11 @@ def _resolved(entry: Any, kind: str, directory: Path) -> Any:
     path_names = [name for name in PATHS[kind] if isinstance(entry.get(name), str) and entry[name]]
     paths: dict[str, Any] = {name: str(directory / entry[name]) for name in path_names}
     plugin = entry.get("exec")
-    # A bare name is looked up in PATH.
-    if kind == "user" and isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):
-        paths["exec"] = plugin | {"command": str(directory / plugin["command"])}
+    if kind == "user" and isinstance(plugin, dict):
+        command = plugin.get("command")
+        # A bare name is looked up in PATH.
+        if isinstance(command, str) and "/" in command:
+            paths["exec"] = plugin | {"command": str(directory / command)}
     return entry | paths
 
 

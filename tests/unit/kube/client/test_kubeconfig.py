@@ -214,6 +214,16 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "no context": ({"current-context": ""}, "current-context is not set"),
     "a cluster that is not there": ({"clusters": []}, "context 'dev' refers to 'c'"),
     "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
+    "a name that is not a string": (
+        {"users": [{"name": {"a": "b"}, "user": {}}]},
+        r"users\[0\]: an entry must have a name",
+    ),
+    "entries that are not a list": ({"clusters": 7}, "clusters: not a list"),
+    "a current context that is not a string": ({"current-context": ["dev"]}, "current-context: not a string"),
+    "a program that is not a string": (
+        {"user": exec_user(command=["./login"])},
+        "command: expected a string, found a list",
+    ),
     "a server that is not a URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
     "a field of the wrong kind": ({"user": {"token": 7}}, "token: expected a string, found an integer"),
     "data that is not base64": ({"cluster": {"certificate-authority-data": "%%%"}}, "not base64"),
