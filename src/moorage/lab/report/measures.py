@@ -56,7 +56,9 @@ class Measure(Struct, frozen=True):
             case "money":
                 return f"{number:,.2f}"
             case _:
-                return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"
+                if abs(number) >= 100 or number == int(number):
+                    return f"{number:,.0f}"
+                return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
 
     def format_difference(self, number: float) -> str:
         """Format a difference with its sign."""

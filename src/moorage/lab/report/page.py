@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from io import StringIO
 from pathlib import Path
@@ -24,7 +24,7 @@ from moorage.lab.report.conclusions import (
     render_differences,
     summarize,
 )
-from moorage.lab.report.measures import Measure, choose_time_unit, find_pareto_front, format_wait
+from moorage.lab.report.measures import Interval, Measure, choose_time_unit, find_pareto_front, format_wait
 from moorage.lab.report.svg import COLORS, Dot, Line, bar_groups, interval_chart, line_chart, scatter
 from moorage.lab.trial import PointRow, TrialResult
 
@@ -144,10 +144,17 @@ def _charts(scene: Scene) -> str:
             note = "" if scene.is_exact else "Median of all seeds; the band is their range."
             figures.append(_figure(f"{title} {along}", chart, note))
     for measure in scene.measures():
-        if measure.key in _CHARTED:
-            chart = interval_chart(measure.title, scene.intervals(measure), measure.format)
-            figures.append(_figure(measure.title, chart, measure.about))
+        intervals = scene.intervals(measure)
+        if measure.key in _CHARTED and _is_visible(measure, intervals.values()):
+            figures.append(
+                _figure(measure.title, interval_chart(measure.title, intervals, measure.format), measure.about)
+            )
     return f'<h2>Charts</h2><div class="figures">{"".join(figures)}</div>'
+
+
+def _is_visible(measure: Measure, intervals: Iterable[Interval]) -> bool:
+    """Return whether a chart shows any difference between or within the policies."""
+    return len({measure.format(number) for item in intervals for number in (item.low, item.median, item.high)}) > 1
 
 
 def _pareto(scene: Scene) -> str:

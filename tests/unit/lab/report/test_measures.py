@@ -27,6 +27,7 @@ FORMATS: dict[str, tuple[str, float, str]] = {
     "smallest number without decimals": ("count", 100.5, "100"),
     "large negative number": ("count", -100.4, "-100"),
     "small fraction": ("count", 99.25, "99.2"),
+    "fraction below ten": ("count", 0.37, "0.37"),
     "small whole number": ("count", 7.0, "7"),
 }
 

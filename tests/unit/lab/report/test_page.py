@@ -169,3 +169,15 @@ def test_latex_has_captions_directions_intervals_and_significance(loaded: Loaded
     assert r"Waiting, median $\downarrow$ & 1m5s & \textit{1m35s} \\" in latex
     for opened in ("table*", "tabular"):
         assert latex.count(f"\\begin{{{opened}}}") == latex.count(f"\\end{{{opened}}}") == 1
+
+
+def test_measure_without_visible_differences_has_no_chart(loaded: LoadedExperiment) -> None:
+    def page(*cpu: float) -> str:
+        rows = (TrialRow("t", "c", name, 1, measures={"allocation.cpu": share}) for name, share in zip("ab", cpu))
+        names = [replace(loaded.experiment.configurations[0], name=name) for name in "ab"]
+        experiment = replace(loaded.experiment, configurations=tuple(names), baseline="a")
+        return report_page(experiment, [TrialResult(row) for row in rows])
+
+    chart = "<figcaption>CPU allocated</figcaption>"
+    assert chart in page(0.5, 0.6)
+    assert chart not in page(0.5, 0.50001)
