@@ -173,7 +173,10 @@ def test_latex_has_captions_directions_intervals_and_significance(loaded: Loaded
 
 def test_measure_without_visible_differences_has_no_chart(loaded: LoadedExperiment) -> None:
     def page(*cpu: float) -> str:
-        rows = (TrialRow("t", "c", name, 1, measures={"allocation.cpu": share}) for name, share in zip("ab", cpu))
+        rows = (
+            TrialRow("t", "c", name, 1, measures={"allocation.cpu": share})
+            for name, share in zip("ab", cpu, strict=True)
+        )
         names = [replace(loaded.experiment.configurations[0], name=name) for name in "ab"]
         experiment = replace(loaded.experiment, configurations=tuple(names), baseline="a")
         return report_page(experiment, [TrialResult(row) for row in rows])
