@@ -68,7 +68,7 @@ def own_shapes(nodes: int, pods: int) -> Trial:
     return replace(trial, trace=replace(trial.trace, pods=lines))
 
 
-def trial_of(case: str) -> Trial:
+def make_trial(case: str) -> Trial:
     """Return the trial of a case."""
     name, *numbers = case.split(":")
     if not numbers:
@@ -83,7 +83,7 @@ def measure(case: str, *, profiled: bool) -> dict[str, Any]:
 
     relax_gc()
     retain_freed_memory()
-    trial = trial_of(case)
+    trial = make_trial(case)
     run_trial(Trial(generate("web", 1, pods=1), preset_cluster("web"), trial.policy, 1))  # what is imported late
     profile = cProfile.Profile()
     began = time.process_time()

@@ -100,9 +100,7 @@ def node_choice(state: State) -> Iterator[str]:
         matcher = node_matcher(affinity.required) if affinity and affinity.required else None
         if selector.items() - node.labels.items() or (matcher and not matcher.matches(node.labels, node.name)):
             yield f"{pod.name} does not want to be on {node.name}"
-        if not pod.name.startswith(RUNNING) and any(
-            t.keeps_pods_off and not pod.tolerates(t) for t in node.spec.taints
-        ):
+        if not pod.name.startswith(RUNNING) and any(t.repels_pods and not pod.tolerates(t) for t in node.spec.taints):
             yield f"{pod.name} does not tolerate the taints of {node.name}"
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.common.version import RELEASE
 from moorage.kube.features import RELEASES, FeatureGates
 from moorage.scheduler.config import SchedulerConfiguration, default_config, load_config
@@ -26,7 +26,7 @@ def decide(case: Case, release: str = RELEASE) -> list[dict[str, Any]]:
     known = RELEASES[release]
     base = {name: value for name, value in BASE_GATES.items() if name in known and not known[name].locked}
     gates = FeatureGates({**base, **case.feature_gates}, release=release)
-    cluster = cluster_from(case.objects, features=gates)
+    cluster = build_cluster_input(case.objects, features=gates)
     policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
     single = DryRun(cluster, policy, search_all=case.search == "all", cross_check=True)
     output: list[dict[str, Any]] = to_builtins(single.run())["decisions"]

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.deadlines import CANCEL_SECONDS, DeadlineExceeded, call_within
+from moorage.scheduler.framework.deadlines import CANCEL_SECONDS, DeadlineExceeded, call_with_timeout
 from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
 from moorage.scheduler.framework.plugin import (
     BindPlugin,
@@ -227,7 +227,7 @@ def test_close_that_suppresses_cancellation_ends(logged: list[Any]) -> None:
 def test_loop_ends_with_an_abandoned_call() -> None:
     async def call() -> None:
         with pytest.raises(DeadlineExceeded, match="ignores its cancellation"):
-            await call_within(0.001, suppress_cancellation)
+            await call_with_timeout(0.001, suppress_cancellation)
 
     asyncio.run(call())
 
@@ -242,7 +242,7 @@ def test_cancelled_caller_cancels_the_call() -> None:
             ended.append("clean-up")
 
     async def call() -> None:
-        caller = asyncio.ensure_future(call_within(60.0, method))
+        caller = asyncio.ensure_future(call_with_timeout(60.0, method))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         caller.cancel()

@@ -17,7 +17,7 @@ import uvloop
 
 from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import SystemClock
-from moorage.insight.explain.explain_events import request_for
+from moorage.insight.explain.explain_events import make_explain_request
 from moorage.insight.shadow import shadow_process
 from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
@@ -119,7 +119,7 @@ async def run_shadow(
         apply(None, each)
     await parts.scheduler.lifecycle.start()
     plan_ = ShadowPlan(file, tuple(f"{PLUGINS}:{name}" for name in plugins), **plan)
-    shadow = Shadow(plan_, feed, parts.scheduler, lambda: request_for(policy, "", ()), seen)
+    shadow = Shadow(plan_, feed, parts.scheduler, lambda: make_explain_request(policy, "", ()), seen)
     task = asyncio.create_task(shadow.run())
     try:
         yield ShadowedScheduler(parts.scheduler, apply, shadow, feed, seen)

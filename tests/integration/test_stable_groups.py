@@ -111,7 +111,7 @@ def test_reads_and_writes_use_the_discovered_version() -> None:
 
     async def write() -> None:
         client = server.client()
-        kind = client.kind_of(PodGroup)
+        kind = client.resolve_kind(PodGroup)
         assert kind.api_version == BETA, "before discovery"
         assert (await client.discover(kind)).api_version == STABLE
         created = await client.create(msgspec.convert({"metadata": GROUP["metadata"], "spec": GROUP["spec"]}, PodGroup))

@@ -8,7 +8,7 @@ from tests.conformance.ours import BASE_GATES
 from tests.parity.queue_replay import Json, Replay
 
 from moorage.cluster.dry_run import AssumingBinder, FirstAttempts
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.common.version import RELEASE
@@ -103,7 +103,7 @@ class GroupReplay(Replay):
 
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1
-        obj = cluster_from([content], features=self._features).objects[0]
+        obj = build_cluster_input([content], features=self._features).objects[0]
         existing = self.rig.objects[type(obj)].get(obj.name, obj.namespace)
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
         uid = existing.uid if existing is not None else content["metadata"].get("uid", f"uid-{self.version}")

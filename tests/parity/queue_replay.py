@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -133,7 +133,7 @@ class Replay:
 
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1
-        obj = cluster_from([content]).objects[0]
+        obj = build_cluster_input([content]).objects[0]
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
         return msgspec.structs.replace(obj, metadata=metadata)
 

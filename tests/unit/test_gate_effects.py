@@ -13,7 +13,7 @@ from tests.parity.gate_clusters import CLUSTERS, settings
 from tests.support.serving import page_sources, served
 
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
 from moorage.common.clock import VirtualClock
@@ -39,7 +39,7 @@ def fate(gate: str, *, on: bool) -> str:
     example = CLUSTERS[gate]
     overrides = {"SchedulerAsyncPreemption": False, **settings(gate, on=on)}
     features = FeatureGates(overrides, release=example.release)
-    cluster = cluster_from(example.objects, features=features)
+    cluster = build_cluster_input(example.objects, features=features)
     decisions = DryRun(cluster, load_policy(Registry(IN_TREE), features=features)).run()
     (decision,) = to_builtins(decisions)["decisions"]
     outcome: str = decision.get("node") or decision["message"]
@@ -107,7 +107,7 @@ def announced(features: FeatureGates) -> str:
     """Return the reported node of a pod while its volume is being provisioned."""
     clock = VirtualClock()
     world = SimulatedCluster(clock)
-    cluster = cluster_from(CLUSTERS["StorageCapacityScoring"].objects, features=features)
+    cluster = build_cluster_input(CLUSTERS["StorageCapacityScoring"].objects, features=features)
 
     async def bind() -> str:
         simulation = Simulation(world, Policy(default_config(gates=features), Registry(IN_TREE), features))

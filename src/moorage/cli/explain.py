@@ -88,7 +88,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
         return
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
     gates = options.GateFlags(feature_gates, emulated_version)
-    policy = load_policy_for(cluster, config, plugin, gates, quiet=quiet)
+    policy = load_cluster_policy(cluster, config, plugin, gates, quiet=quiet)
     from moorage.common.durations import parse_duration
 
     seconds = parse_duration(timeout, where="--timeout")
@@ -121,7 +121,7 @@ def _pod_key(name: str, namespace: str) -> str:
     return key if "/" in key else f"{namespace}/{key}"
 
 
-def load_policy_for(
+def load_cluster_policy(
     cluster: "LoadedCluster", config: Path | None, plugin: list[str] | None, gates: options.GateFlags, *, quiet: bool
 ) -> "Policy":
     """Return the policy of the options; enable the feature gates that the objects of the cluster imply."""

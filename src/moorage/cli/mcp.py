@@ -137,8 +137,8 @@ class ReadOnlyTools:
                 path = Path(directory) / "pod.yaml"
                 path.write_text(pod_manifest, encoding="utf-8")
                 request.append(str(path))
-            named = request if goal == "fit" else [part for item in request for part in ("--for", item)]
-            command = ("plan", goal, *named, *limits, "-o", "json", *self._cluster, *self._config)
+            target_options = request if goal == "fit" else [part for item in request for part in ("--for", item)]
+            command = ("plan", goal, *target_options, *limits, "-o", "json", *self._cluster, *self._config)
             return await self._run_command(*command, private=f"{directory}/")
 
     async def when(self, pod: str, namespace: str = "default") -> dict[str, Any]:

@@ -70,7 +70,7 @@ class PlainValues:
         self._of_typer: Any = None
 
     @classmethod
-    def use_for(cls, params: Iterable[Any]) -> None:
+    def convert_values(cls, params: Iterable[Any]) -> None:
         """Convert the values of these parameters, if this version of typer uses pydantic."""
         for param in params:
             if getattr(param, "_runtime_param", param) is None:
@@ -101,7 +101,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line. Raise InputError for unexpected arguments."""
         ctx.allow_extra_args = True
-        PlainValues.use_for(self.get_params(ctx))
+        PlainValues.convert_values(self.get_params(ctx))
         try:
             extra = super().parse_args(ctx, args)
         except UsageError as error:
@@ -139,7 +139,7 @@ class CommandGroup(TyperGroup):
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
-        PlainValues.use_for(self.get_params(ctx))
+        PlainValues.convert_values(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from moorage.cli import options
-from moorage.cli.explain import load_policy_for
+from moorage.cli.explain import load_cluster_policy
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     plan = read_plan(plan_file)
     cluster = options.load_cluster(None, "", kubeconfig, context, quiet=quiet)
     gates = options.GateFlags(feature_gates, emulated_version)
-    policy = load_policy_for(cluster, config, plugin, gates, quiet=quiet)
+    policy = load_cluster_policy(cluster, config, plugin, gates, quiet=quiet)
     source = ClusterSource((), "", kubeconfig, context)
     seconds = parse_duration(timeout, where="--timeout")
     try:
@@ -306,7 +306,7 @@ def _run(make: "Callable[..., Plan]", shared: PlanOptions, *, allow_pending: boo
     quiet = shared.quiet
     cluster = options.load_cluster(shared.file, shared.snapshot, shared.kubeconfig, shared.context, quiet=quiet)
     gates = options.GateFlags(shared.feature_gates, shared.emulated_version)
-    policy = load_policy_for(cluster, shared.config, shared.plugin, gates, quiet=quiet)
+    policy = load_cluster_policy(cluster, shared.config, shared.plugin, gates, quiet=quiet)
     with options.prints_to_stderr(), cluster.session(policy) as session:
         plan = make(session, constraints=constraints, taken_at=cluster.taken_at)
     for note in plan.notes if shared.output is not PlanFormat.TEXT else ():

@@ -267,9 +267,9 @@ def _print_foreign(cluster: "ClusterInput", policy: "Policy", *, quiet: bool) ->
 
 def _print_notes(cluster: "ClusterInput", refusals: Mapping[str, str], *, quiet: bool) -> None:
     """Print notes on custom resources (plugins register their kinds before the run) and on rejected requests."""
-    from moorage.cluster import notes_on
+    from moorage.cluster import list_notes
 
-    for note in notes_on(cluster.custom, cluster.definitions):
+    for note in list_notes(cluster.custom, cluster.definitions):
         options.print_note(note, quiet=quiet)
     for controller, problem in refusals.items():
         options.print_note(f"{controller}: rejected by the API server: {problem}", quiet=quiet)

@@ -45,12 +45,12 @@ def _import_without(name: str, *optional: str) -> None:
     """Import a library without its optional dependencies. Other modules can still import those."""
     if name in sys.modules:
         return
-    hidden = [dependency for dependency in optional if dependency not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    absent_modules = [dependency for dependency in optional if dependency not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent_modules))  # type: ignore[arg-type]
     try:
         import_module(name)
     finally:
-        for dependency in hidden:
+        for dependency in absent_modules:
             del sys.modules[dependency]
 
 

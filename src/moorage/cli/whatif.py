@@ -52,8 +52,8 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     if result.unplaced:
         names = ", ".join(result.unplaced[:MAX_NAMES]) + (", …" if len(result.unplaced) > MAX_NAMES else "")
         typer.echo(f"pending and without a fitting node ({len(result.unplaced)}): {names}")
-    which = "all other pods" if result.unplaced else "all pods"
-    typer.echo(f"{result.needed} of {result.of} nodes can hold {which} ({proof})")
+    pods_text = "all other pods" if result.unplaced else "all pods"
+    typer.echo(f"{result.needed} of {result.of} nodes can hold {pods_text} ({proof})")
     for name in result.spare:
         typer.echo(f"  {name} can be removed")
 

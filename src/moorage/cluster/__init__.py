@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moorage.cluster.dry_run import DryRun, add_workload_pods
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
     from moorage.cluster.files.admitting import AdmissionCheck
-    from moorage.cluster.files.custom import notes_on
+    from moorage.cluster.files.custom import list_notes
     from moorage.cluster.files.loading import ClusterInput, Creation, cluster_from_documents
     from moorage.cluster.in_process import InProcessClient
     from moorage.cluster.offline import DiscardingApi, InstantApi, OfflineScheduler, search_all_nodes
@@ -53,7 +53,7 @@ else:
             "dry_run": ("DryRun", "add_workload_pods"),
             "embedded": ("ClusterOptions", "EmbeddedCluster"),
             "files.admitting": ("AdmissionCheck",),
-            "files.custom": ("notes_on",),
+            "files.custom": ("list_notes",),
             "files.loading": ("ClusterInput", "Creation", "cluster_from_documents"),
             "in_process": ("InProcessClient",),
             "offline": ("DiscardingApi", "InstantApi", "OfflineScheduler", "search_all_nodes"),
@@ -103,7 +103,7 @@ __all__ = [
     "create_absent",
     "fake_node",
     "format_seconds",
-    "notes_on",
+    "list_notes",
     "parse_labels",
     "print_run",
     "read_manifests",

@@ -35,9 +35,9 @@ def order_by_ownership(manifests: Iterable[Document]) -> list[list[Document]]:
     for item in items:
         is_owner = _is_present(_identify(item), adopting)
         owners = _owners(item)
-        kept = [owner for owner in owners if not _is_present(_owner(item, owner), present)]
-        if len(kept) < len(owners):
-            metadata = {**item.content["metadata"], "ownerReferences": kept}
+        absent_owners = [owner for owner in owners if not _is_present(_owner(item, owner), present)]
+        if len(absent_owners) < len(owners):
+            metadata = {**item.content["metadata"], "ownerReferences": absent_owners}
             item = replace(item, content={**item.content, "metadata": metadata})  # noqa: PLW2901
         phases[is_owner + (is_owner and item.kind in LAST)].append(item)
     return [phase for phase in phases if phase]
@@ -47,10 +47,10 @@ def create_absent(manifests: Iterable[Document]) -> list[Document]:
     """Create the namespaces of manifests, and owners of their pods, that manifests do not contain."""
     items = list(manifests)
     present = {*NAMESPACES, *(item.content["metadata"]["name"] for item in items if item.kind == "Namespace")}
-    needed = dict.fromkeys(item.content["metadata"].get("namespace") or "default" for item in items)
+    required_namespaces = dict.fromkeys(item.content["metadata"].get("namespace") or "default" for item in items)
     namespaces = [
         Document({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, f"namespace {name}")
-        for name in needed
+        for name in required_namespaces
         if name not in present
     ]
     return [*namespaces, *create_owners(items)]

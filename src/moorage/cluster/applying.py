@@ -62,9 +62,9 @@ class Applier:
     async def _apply(self, manifest: Document) -> dict[str, Any]:
         path = await self._path(manifest)
         body = msgspec.json.encode(manifest.content)
-        how = f"fieldManager={MANAGER}&force=true&fieldValidation=Strict"
+        query = f"fieldManager={MANAGER}&force=true&fieldValidation=Strict"
         try:
-            answer = await self._client.request("PATCH", f"{path}?{how}", body, APPLY)
+            answer = await self._client.request("PATCH", f"{path}?{query}", body, APPLY)
         except ApiError as error:
             if error.status in (400, 403, 404, 415, 422):
                 raise InputError(manifest.source, str(error)) from error

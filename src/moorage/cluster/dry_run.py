@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.cluster.files.loading import ClusterInput
-from moorage.cluster.files.workload_controllers import controllers_for
+from moorage.cluster.files.workload_controllers import select_controllers
 from moorage.cluster.files.workloads import selector_uids
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler, search_all_nodes
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
@@ -103,16 +103,16 @@ class FirstAttempts(AttemptLog):
         super().__init__(with_nodes=with_nodes)
         self.groups: list[GroupDecision] = []
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Keep the result of the first attempt."""
         first = None if self._of_group else self.decisions.get(queued.uid)
-        super().ended(queued, outcome)
+        super().on_attempt_end(queued, outcome)
         if queued.uid in self.decisions:
             self.decisions[queued.uid] = first or replace(self.decisions[queued.uid], attempts=0)
 
-    def group_ended(self, attempt: GroupAttempt) -> None:
+    def on_group_end(self, attempt: GroupAttempt) -> None:
         """Keep every attempt of a group."""
-        super().group_ended(attempt)
+        super().on_group_end(attempt)
         self.groups.append(group_decision(attempt))
 
 
@@ -147,7 +147,7 @@ class AssumingBinder:
             return
         binding.undo.unwind()
         if self._observer is not None:
-            self._observer.binding_failed(
+            self._observer.on_binding_failure(
                 binding.queued, Unschedulable(Diagnosis.on_node(binding.node_name, refusal), "")
             )
 
@@ -183,7 +183,7 @@ def add_workload_pods(cluster: ClusterInput, features: FeatureGates) -> ClusterI
         simulated = SimulatedCluster(
             clock,
             features=features,
-            controllers=controllers_for(cluster.objects, clock),
+            controllers=select_controllers(cluster.objects, clock),
             hidden=selector_uids(cluster.objects),
             has_kubelets=False,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from moorage.common.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from moorage.insight.explain.explain_events import ExplainEventsService, request_for
+    from moorage.insight.explain.explain_events import ExplainEventsService, make_explain_request
     from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
     from moorage.insight.explain.html import html_page
     from moorage.insight.explain.pods import explain_pod
@@ -69,7 +69,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "explain.explain_events": ("ExplainEventsService", "request_for"),
+            "explain.explain_events": ("ExplainEventsService", "make_explain_request"),
             "explain.explanation": ("PodExplanation", "WorkloadExplanation"),
             "explain.html": ("html_page",),
             "explain.pods": ("explain_pod",),

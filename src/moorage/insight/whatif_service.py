@@ -16,7 +16,7 @@ from moorage.insight.explain.pods import explain_pod
 from moorage.insight.forecast.forecasting import ForecastOptions, forecast_queue, forecast_start
 from moorage.insight.listening import ListenOptions
 from moorage.insight.plan.goals import plan_from_data
-from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, decode_edit
 from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import ClusterSource, load_cluster
@@ -179,7 +179,7 @@ def _edits(arguments: Mapping[str, Any]) -> list[Edit]:
     edits = arguments.get("edits") or []
     if not isinstance(edits, list):
         raise InputError("edits", "not a list")
-    return [edit_from(edit) for edit in edits]
+    return [decode_edit(edit) for edit in edits]
 
 
 def _explain(session: Session, arguments: Mapping[str, Any], options: ServiceOptions) -> Any:

@@ -194,7 +194,7 @@ class FeatureGates:
         """
         overrides = overrides or {}
         self.release = release
-        self.oldest = oldest = oldest or one_before(release)
+        self.oldest = oldest = oldest or previous_release(release)
         self._version = version_pair(release)
         if problems := [*_refused(overrides, release, oldest)]:
             raise ConfigErrors(problems)
@@ -250,7 +250,7 @@ class FeatureGates:
         return f"FeatureGates({', '.join([*settings, *emulated])})"
 
 
-def one_before(release: str) -> str:
+def previous_release(release: str) -> str:
     """Return the release before one, or the oldest there is."""
     releases = [*RELEASES]
     return releases[min(releases.index(release) + 1, len(releases) - 1)]

@@ -250,11 +250,11 @@ class Autoscaler:
 
     def _plan_removal(self, state: PoolState, removed: NodeUse) -> NodeRemoval | None:
         pods = sorted((pod for pod, _ in removed.pods.values()), key=lambda pod: -pod.requests.get("cpu", 0))
-        others = [(use.node, dict(use.free)) for use in self._uses.values() if use is not removed and use.pods]
+        remaining = [(use.node, dict(use.free)) for use in self._uses.values() if use is not removed and use.pods]
         planned = PlannedNode(state)
         for pod in pods:
             requests = _requests(pod)
-            target = next((free for node, free in others if _fits(requests, free) and _accepts(node, pod)), None)
+            target = next((free for node, free in remaining if _fits(requests, free) and _accepts(node, pod)), None)
             if target is not None:
                 _take(requests, target)
             elif not planned.add(pod):

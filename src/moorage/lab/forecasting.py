@@ -200,9 +200,9 @@ class Moments(TrialWatch):
         self._arrived.clear()
         for life in waiting_pods:
             pods = tuple(
-                (other.pod, other.line, other.line.arrives + other.waited if other.waited is not None else None)
-                for other in self._active.values()
-                if other.pod is not None
+                (life.pod, life.line, life.line.arrives + life.waited if life.waited is not None else None)
+                for life in self._active.values()
+                if life.pod is not None
             )
             self.moments.append(PodMoment(life.line, self.play.now, pods))
 
@@ -291,7 +291,7 @@ def _simulate(
 ) -> Sequence[float | None]:
     """Return the start in each simulated future."""
     start = VirtualClock().now()
-    known = [
+    running_pods = [
         KnownPod(
             _date(pod, start - moment.now + line.arrives),
             find_traits(line, pod),
@@ -300,8 +300,8 @@ def _simulate(
         )
         for pod, line, started in moment.pods
     ]
-    outlook = Outlook(known, _past(play, moment.now), past_end=moment.now)
-    objects = [*trial.cluster.objects, *trial.cluster.nodes, *(item.pod for item in known)]
+    outlook = Outlook(running_pods, _past(play, moment.now), past_end=moment.now)
+    objects = [*trial.cluster.objects, *trial.cluster.nodes, *(item.pod for item in running_pods)]
     subject = next(pod for pod, line, _ in moment.pods if line is moment.line)
     cluster = FutureCluster(policy, objects, start, [item.pod for item in outlook.arrivals])
     try:
@@ -327,8 +327,8 @@ def _past(play: Play[Moments], now: float) -> Iterator[PastPod]:
         if line.arrives > now:
             break
         pod = maker.make(line)
-        ended = play.watch.ends.get(line.name, now)
-        ran = ended - line.arrives - life.waited if ended < now and life.waited is not None else None
+        end = play.watch.ends.get(line.name, now)
+        ran = end - line.arrives - life.waited if end < now and life.waited is not None else None
         yield PastPod(line.arrives, pod, find_traits(line, pod), ran)
 
 
@@ -375,8 +375,10 @@ def check_history(  # noqa: PLR0913 - options of a replay
         lines = (replace(line, kind=line.namespace) for line in trace.pods)
     nodes = tuple(_with_gpu_parts(obj) for obj in objects if isinstance(obj, Node))
     recorded = {(line.namespace, line.name) for line in trace.pods}
-    others = tuple(obj for obj in objects if not isinstance(obj, Node | Pod) or _is_permanent(obj, recorded))
-    trial = Trial(replace(trace, pods=tuple(lines)), LabCluster("cluster", nodes, others), PolicyText("when"), 1)
+    permanent_objects = tuple(obj for obj in objects if not isinstance(obj, Node | Pod) or _is_permanent(obj, recorded))
+    trial = Trial(
+        replace(trace, pods=tuple(lines)), LabCluster("cluster", nodes, permanent_objects), PolicyText("when"), 1
+    )
     return calibrate(trial, forecasts=forecasts, draws=draws, progress=progress, policy=policy, end=end).recalibration
 
 

@@ -217,10 +217,10 @@ class Row(Struct, frozen=True):
 def _used_columns(mapping: TraceMapping) -> dict[str, str]:
     """Return the columns that a mapping reads, with the field of each."""
     rules = {**mapping.columns, **mapping.requests}
-    used = {rule if isinstance(rule, str) else rule.column: field for field, rule in rules.items()}
-    used.update(dict.fromkeys((*mapping.required, *mapping.keep), ""))
-    used.pop("", None)
-    return used
+    fields = {rule if isinstance(rule, str) else rule.column: field for field, rule in rules.items()}
+    fields.update(dict.fromkeys((*mapping.required, *mapping.keep), ""))
+    fields.pop("", None)
+    return fields
 
 
 def check_mapping(mapping: TraceMapping, location: str) -> None:
@@ -272,9 +272,9 @@ def import_rows(
     def convert() -> Iterator[LocatedPod]:
         for number, row in enumerate(rows):
             empty = next((column for column in mapping.required if not row.text(column)), None)
-            other = next((column for column, values in mapping.keep.items() if row.text(column) not in values), None)
-            if empty is not None or other is not None:
-                skipped.add(f"without {empty}" if empty is not None else f"with other values of {other}")
+            mismatch = next((column for column, values in mapping.keep.items() if row.text(column) not in values), None)
+            if empty is not None or mismatch is not None:
+                skipped.add(f"without {empty}" if empty is not None else f"with other values of {mismatch}")
                 continue
             yield from ((row.at, pod) for pod in _make_pods(row, mapping, f"{prefix}-{number}", as_gangs=as_gangs))
 

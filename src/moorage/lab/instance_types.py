@@ -61,10 +61,10 @@ def read_offers(path: Path, required: Mapping[str, Sequence[str]], location: str
             str(path), f"not a list of instance types: {describe_decode_error(error)}", hint=hint
         ) from error
     offers = [offer for instance_type in types for offer in _list_offers(instance_type)]
-    known = {key for offer in offers for key in offer.labels}
+    label_keys = {key for offer in offers for key in offer.labels}
     for key in required:
-        if key not in known:
-            hint = did_you_mean(key, known) or f"use one of {', '.join(sorted(known))}"
+        if key not in label_keys:
+            hint = did_you_mean(key, label_keys) or f"use one of {', '.join(sorted(label_keys))}"
             raise InputError(f"{location}.requirements", f"no instance type has the label {key!r}", hint=hint)
     accepted = [offer for offer in offers if all(offer.labels.get(key) in values for key, values in required.items())]
     if not accepted:
@@ -78,7 +78,11 @@ def _list_offers(instance_type: InstanceType) -> Iterator[OfferedNode]:
     for offering in instance_type.offerings:
         if not offering.available:
             continue
-        labels = {each.key: each.values[0] for each in offering.requirements if each.operator == "In" and each.values}
+        labels = {
+            requirement.key: requirement.values[0]
+            for requirement in offering.requirements
+            if requirement.operator == "In" and requirement.values
+        }
         labels[INSTANCE_TYPE] = instance_type.name
         if instance_type.architecture:
             labels[ARCHITECTURE] = instance_type.architecture

@@ -170,8 +170,8 @@ class Measures(TrialWatch):
         if len(ranked) < 2 or not total:
             return None
         shares = {name or "none": rounded(amount / total) for name, amount in ranked[:MAX_TENANTS]}
-        if others := sum(amount for _, amount in ranked[MAX_TENANTS:]):
-            shares["other"] = rounded(others / total)
+        if remainder := sum(amount for _, amount in ranked[MAX_TENANTS:]):
+            shares["other"] = rounded(remainder / total)
         return shares
 
     def result(self) -> TrialResult:

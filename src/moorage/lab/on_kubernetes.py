@@ -154,7 +154,7 @@ def collect_results(
 
 
 def _true_conditions(status: JobStatus) -> Iterator[str]:
-    return (each["type"] for each in status.get("conditions") or () if each.get("status") == "True")
+    return (condition["type"] for condition in status.get("conditions") or () if condition.get("status") == "True")
 
 
 def _raise_failure(status: JobStatus) -> None:

@@ -138,7 +138,7 @@ class Attempts(AttemptObserver):
         self.hopeless: set[str] = set()
         """Members of groups that were rejected since the last change of the cluster."""
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record the outcome of an attempt."""
         self.count += 1
         if queued.pod.spec.scheduling_group is not None:
@@ -152,7 +152,7 @@ class Attempts(AttemptObserver):
         elif isinstance(outcome, Failed):
             self._failed(queued, outcome)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding."""
         if isinstance(outcome, Failed):
             self._failed(queued, outcome)
@@ -459,8 +459,8 @@ class Play(Generic[W]):
         if job in self._unfinished and not life.gave_up:
             self._unfinished[job] -= 1
             if not self._unfinished[job]:
-                for held in self._held.pop(job, ()):
-                    self._admit(held)
+                for dependent in self._held.pop(job, ()):
+                    self._admit(dependent)
 
     def _release(self, life: PodLife, pod: Pod) -> None:
         self.ledger.release(pod.uid)

@@ -213,20 +213,20 @@ def _custom_objects(
 
 def _instances(struct: type[Any], values: Sequence[str]) -> st.SearchStrategy[Any]:
     """Draw a struct: texts, numbers, booleans and structs in it vary, other fields have their defaults."""
-    drawn: dict[str, st.SearchStrategy[Any]] = {}
+    strategies: dict[str, st.SearchStrategy[Any]] = {}
     hints = get_type_hints(struct)
     for item in fields(struct):
         kind = hints[item.name]
         if kind is str:
             is_time = item.name.endswith(("time", "timestamp"))
-            drawn[item.name] = st.sampled_from(_TIMES if is_time else values)
+            strategies[item.name] = st.sampled_from(_TIMES if is_time else values)
         elif kind is bool:
-            drawn[item.name] = st.booleans()
+            strategies[item.name] = st.booleans()
         elif kind in (int, float):
-            drawn[item.name] = st.integers(0, 100).map(kind)
+            strategies[item.name] = st.integers(0, 100).map(kind)
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and item.name != "metadata":
-            drawn[item.name] = _instances(kind, values)
-    return st.builds(struct, **drawn)
+            strategies[item.name] = _instances(kind, values)
+    return st.builds(struct, **strategies)
 
 
 def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
@@ -238,8 +238,10 @@ def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
     except TypeError:
         args = None  # some arguments are required
     offered = {"args": args, "handle": rig}
-    built: Plugin = build(**{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered})
-    return built
+    instance: Plugin = build(
+        **{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered}
+    )
+    return instance
 
 
 class _Trial:
@@ -328,8 +330,8 @@ class _Trial:
             for pod in list(copy.pods.values()):
                 copy.remove_pod(pod)
                 plugin.remove_pod(what_if, self.pod, pod, copy)
-        again = [filtering.filter(cycle, self.pod, node) for node in self.rig.nodes]
-        self._agree("filter after a what-if on a clone", "before it", again, statuses)
+        repeated = [filtering.filter(cycle, self.pod, node) for node in self.rig.nodes]
+        self._agree("filter after a what-if on a clone", "before it", repeated, statuses)
 
     def _verdict(self, plugin: FilterPlugin, cycle: CycleState, nodes: NodeTable) -> list[Status | None]:
         verdict = plugin.filter_nodes(cycle, self.pod, nodes)

@@ -1,7 +1,7 @@
 from typing import Any
 
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.framework.handle import Handle
@@ -48,7 +48,7 @@ TIMED_OUT = "0/1 nodes are available: 1 rejected due to timeout after waiting 10
 
 
 def one_pass(plugin: type[Plugin], *names: str) -> list[Decision]:
-    return DryRun(cluster_from(pods(*names)), policy_with(plugin)).run()
+    return DryRun(build_cluster_input(pods(*names)), policy_with(plugin)).run()
 
 
 def test_one_pass_waits_on_permit() -> None:

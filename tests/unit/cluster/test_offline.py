@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import ClusterInput, cluster_from
+from moorage.cluster.files.loading import ClusterInput, build_cluster_input
 from moorage.cluster.simulation.simulation import simulate
 from moorage.kube.api.custom import custom_kind
 from moorage.scheduler.decisions.decision import Decision, Result
@@ -77,7 +77,7 @@ def extender(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_extender_is_called(decide: Decide, extender: str) -> None:
     config = {**HEAD, "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True}]}
     policy = load_policy(collect_plugins(), yaml.safe_dump(config))
-    (decision,) = decide(cluster_from([node("a"), node("b"), POD]), policy)
+    (decision,) = decide(build_cluster_input([node("a"), node("b"), POD]), policy)
     assert (decision.result, decision.node) == (Result.SCHEDULED, "b")
 
 
@@ -97,7 +97,7 @@ def test_scores_are_the_scores_of_the_decision(decide: Decide, extender: str) ->
     verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 2}
     policy = load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "extenders": [{"urlPrefix": extender, **verbs}]}))
     running = {**POD, "metadata": {"name": "there"}, "spec": {**POD["spec"], "nodeName": "a"}}
-    (decision,) = decide(cluster_from([node("a"), node("b"), running, POD]), policy)
+    (decision,) = decide(build_cluster_input([node("a"), node("b"), running, POD]), policy)
 
     assert decision.node == "a"
     a, b = decision.nodes["a"], decision.nodes["b"]
@@ -113,7 +113,7 @@ def test_scores_are_the_scores_of_the_decision(decide: Decide, extender: str) ->
 def test_unreachable_extender_is_an_error(decide: Decide) -> None:
     config = {**HEAD, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]}
     policy = load_policy(collect_plugins(), yaml.safe_dump(config))
-    (decision,) = decide(cluster_from([node("a"), POD]), policy)
+    (decision,) = decide(build_cluster_input([node("a"), POD]), policy)
     assert decision.result is Result.ERROR
     assert "http://127.0.0.1:1/filter" in decision.message
 
@@ -133,5 +133,5 @@ class Tenants(FilterPlugin):
 def test_a_plugin_lists_custom_resources(decide: Decide) -> None:
     lease = {"apiVersion": LEASES.api_version, "kind": "Tenancy", "metadata": {"name": "t"}, "spec": {"node": "b"}}
     policy = load_policy(collect_plugins([Tenants]), enabled=[Tenants])
-    (decision,) = decide(cluster_from([node("a"), node("b"), POD, lease]), policy)
+    (decision,) = decide(build_cluster_input([node("a"), node("b"), POD, lease]), policy)
     assert (decision.result, decision.node) == (Result.SCHEDULED, "b")

@@ -23,7 +23,7 @@ from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
 from moorage.common.signals import stop_on_signals
 from moorage.common.user_files import not_writable, private_file, read_text
-from moorage.insight import ListenOptions, LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
+from moorage.insight import ListenOptions, LiveCluster, PageObserver, PageServer, QuestionProcess, make_explain_request
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
@@ -141,7 +141,7 @@ class Up:
         policy, port = self.options.cluster.policy, self.options.page_port
         if cluster.scheduling is None or policy is None or port is None:
             return
-        self._questions = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
+        self._questions = QuestionProcess(make_explain_request(policy, str(kubeconfig), self.options.plugins))
         self._ending.push_async_callback(self._questions.stop)
         scheduler = cluster.scheduling.scheduler
         source = LiveCluster(scheduler, observer, SystemClock(), "this cluster", self._questions.ask)

@@ -186,7 +186,7 @@ class Api:
         path = request.path
         if request.method != "GET" or (path.startswith(("/api/v1/", "/apis/")) and path.count("/") > 3):
             return None
-        if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
+        if path in HEALTH or path.startswith(tuple(f"{prefix}/" for prefix in HEALTH)):
             return ApiResponse(b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
             return ApiResponse(encode_body(self._version))

@@ -211,7 +211,7 @@ def forget_old_events(store: Store, now: float) -> int:
         except ValueError:
             return 0.0
 
-    forgotten = 0
+    count = 0
     for entry in store.list("events"):
         data = entry.data
         created = parse(data["metadata"].get("creationTimestamp"))
@@ -221,8 +221,8 @@ def forget_old_events(store: Store, now: float) -> int:
         observed = (data.get("lastTimestamp"), data.get("eventTime"), find(data, "series.lastObservedTime"))
         if max(created, *map(parse, observed)) <= now - EVENT_SECONDS:
             store.remove("events", entry.key)
-            forgotten += 1
-    return forgotten
+            count += 1
+    return count
 
 
 def _refuse(status: int, message: str) -> Reply:

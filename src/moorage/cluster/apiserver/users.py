@@ -101,7 +101,7 @@ class Tokens:
 
     def review(self, plural: str, spec: Data, user: ApiUser, now: float) -> Data:
         """Return the status of a token or access review. The administrator and the cluster's components may do all."""
-        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        all_verbs = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         match plural:
             case "tokenreviews":
                 owner = self.authenticate(str(spec.get("token") or "").encode(), now)
@@ -114,7 +114,7 @@ class Tokens:
                 return {"allowed": _may_do_everything(user.name, user.groups)}
             case "selfsubjectrulesreviews":
                 urls = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-                return {"resourceRules": [everything], "nonResourceRules": urls, "incomplete": False}
+                return {"resourceRules": [all_verbs], "nonResourceRules": urls, "incomplete": False}
         return {"allowed": _may_do_everything(spec.get("user") or "", spec.get("groups") or [])}
 
 

@@ -48,13 +48,16 @@ class ElectionController(BaseController):
         holder = lease.spec.holder_identity if lease is not None else None
         if lease is None or not holder or _left(lease, now) <= 0:
             return _elect(candidates, lease, key, now)
-        again = RequeueAfter(_left(lease, now) + 0.1)
+        requeue = RequeueAfter(_left(lease, now) + 0.1)
         best = next((item for item in candidates if not _has_missed_ping(item, now)), None)
         if best is None or best.name in (holder, lease.spec.preferred_holder):
-            return (again,)
+            return (requeue,)
         if not _is_alive(best, now):
-            return (*_ping((best,), now), RequeueAfter(1.0), again)
-        return (Patch(lease, {"spec": {"preferredHolder": best.name, "strategy": STRATEGY}}, if_unchanged=True), again)
+            return (*_ping((best,), now), RequeueAfter(1.0), requeue)
+        return (
+            Patch(lease, {"spec": {"preferredHolder": best.name, "strategy": STRATEGY}}, if_unchanged=True),
+            requeue,
+        )
 
 
 def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now: float) -> Iterator[ControllerAction]:

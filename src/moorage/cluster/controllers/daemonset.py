@@ -192,7 +192,9 @@ class Daemons:
     def _status(self) -> Data:
         node_pods = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
         daemons = [
-            max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in node_pods) if pods
+            max(pods, key=self._is_new)
+            for pods in (list(filter(is_active, candidates)) for candidates in node_pods)
+            if pods
         ]
         available = sum(map(self._is_available, daemons))
         return {

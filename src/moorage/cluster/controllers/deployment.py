@@ -52,7 +52,7 @@ class DeploymentController(PodSetController):
         deployment = cache[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()
-        if adopted := list(adoptions(deployment, cache[ReplicaSet].orphans_in(deployment.namespace))):
+        if adopted := list(adoptions(deployment, cache[ReplicaSet].list_orphans(deployment.namespace))):
             return adopted
         owned = [item for item in cache[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
         # The status of a replica set is sufficient, except if new pods must wait for the end of the last old pod.

@@ -42,7 +42,7 @@ class ObjectIndex(Generic[T]):
         """Return all objects that have an owner reference to a UID."""
         return self._select("owner", uid)
 
-    def orphans_in(self, namespace: str) -> Collection[T]:
+    def list_orphans(self, namespace: str) -> Collection[T]:
         """Return the objects of a namespace without owner references."""
         return self._select("orphans", namespace)
 

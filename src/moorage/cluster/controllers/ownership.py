@@ -69,7 +69,7 @@ def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
 
     Pods are released if the workload no longer selects them because their labels changed.
     """
-    orphans = (pod for pod in cache[Pod].orphans_in(owner.namespace) if not pod.is_finished)
+    orphans = (pod for pod in cache[Pod].list_orphans(owner.namespace) if not pod.is_finished)
     claims, selector = [*adoptions(owner, orphans)], pod_selector(owner)
     if not owner.is_terminating and selector is not None:
         matcher, pods = label_matcher(selector), managed_pods(owner, cache)
@@ -155,10 +155,10 @@ def is_ready(pod: Pod) -> bool:
 
 def is_available(pod: Pod, min_ready: int, now: float) -> bool:
     """Return whether a pod has been ready for minReadySeconds."""
-    return is_ready(pod) and ready_since(pod) + min_ready <= now
+    return is_ready(pod) and find_ready_time(pod) + min_ready <= now
 
 
-def ready_since(pod: Pod) -> float:
+def find_ready_time(pod: Pod) -> float:
     """Return when a pod became ready, or 0 if unknown."""
     condition = pod.condition("Ready")
     return parse_time(condition.last_transition_time) if condition and condition.last_transition_time else 0.0

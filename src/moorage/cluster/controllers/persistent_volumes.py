@@ -113,7 +113,7 @@ class Claiming:
             return
         if reference is None or not reference.uid:
             # Another claim may bind the volume concurrently: the claim refers to it after this write has succeeded.
-            yield Patch(volume, {"spec": {"claimRef": reference_to(claim)}}, if_unchanged=True)
+            yield Patch(volume, {"spec": {"claimRef": make_reference(claim)}}, if_unchanged=True)
             return
         if volume.status.phase != "Bound":
             yield Patch(volume, {"status": {"phase": "Bound"}}, "status")
@@ -157,7 +157,7 @@ def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def reference_to(claim: PersistentVolumeClaim) -> Data:
+def make_reference(claim: PersistentVolumeClaim) -> Data:
     """Return the reference of a volume to its claim."""
     return {
         "apiVersion": "v1",
@@ -176,7 +176,7 @@ def provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass, node:
         "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
         "storageClassName": storage_class.name,
         "volumeMode": claim.spec.volume_mode or "Filesystem",
-        "claimRef": reference_to(claim),
+        "claimRef": make_reference(claim),
         **_source(storage_class.provisioner, f"pvc-{claim.uid}"),
     }
     terms = _reach(storage_class, node)
@@ -259,8 +259,8 @@ class AttributesClassController(BaseController):
         unused = cache[VolumeAttributesClass].get(key)
         if unused is None or not unused.is_terminating or CLASS_IN_USE not in unused.metadata.finalizers:
             return ()
-        used = (*cache[PersistentVolumeClaim], *cache[PersistentVolume])
-        is_used = any(item.spec.volume_attributes_class_name == key for item in used)
+        references = (*cache[PersistentVolumeClaim], *cache[PersistentVolume])
+        is_used = any(item.spec.volume_attributes_class_name == key for item in references)
         return () if is_used else [without_finalizer(unused, CLASS_IN_USE)]
 
 

@@ -7,13 +7,13 @@ from moorage.cluster.controllers.actions import ControllerAction, Create, Delete
 from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
+    find_ready_time,
     is_active,
     is_available,
     is_ready,
     managed_pods,
     pod_claims,
     pod_from_template,
-    ready_since,
     with_condition,
 )
 from moorage.common.clock import Clock
@@ -102,7 +102,7 @@ def _conditions(replica_set: Replicas, rejection: str, now: float) -> list[Data]
 def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:
     """Requeue when the next pod becomes available."""
     if min_ready:
-        waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
+        waits = [find_ready_time(pod) + min_ready - now for pod in pods if is_ready(pod)]
         yield from (RequeueAfter(seconds) for seconds in waits if seconds > 0)
 
 

@@ -44,10 +44,10 @@ class PodClaimController(BaseController):
         if pod is None or not is_active(pod):
             return ()
         if not self._has_groups or pod.group_key is None:
-            return claims_for(pod, cache)
+            return create_claims(pod, cache)
         group = cache[PodGroup].get(pod.group_key)
         # The shared claims are unknown until the group exists.
-        return () if group is None else claims_for(pod, cache, group)
+        return () if group is None else create_claims(pod, cache, group)
 
 
 class GroupClaimController(BaseController):
@@ -66,10 +66,10 @@ class GroupClaimController(BaseController):
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create the missing claims of a group and record them in its status."""
         group = cache[PodGroup].get(key)
-        return () if group is None or group.is_terminating else claims_for(group, cache)
+        return () if group is None or group.is_terminating else create_claims(group, cache)
 
 
-def claims_for(
+def create_claims(
     owner: Pod | PodGroup, cache: InformerCache, group: PodGroup | None = None
 ) -> Iterator[ControllerAction]:
     """Create the claims of a pod or group. Its status refers to them when all exist.
@@ -85,7 +85,7 @@ def claims_for(
     for entry in entries:
         template = cache[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
         if entry.name not in claims and entry not in shared and template is not None:
-            yield Create(ResourceClaim, claim_from(template, owner, entry))
+            yield Create(ResourceClaim, build_claim(template, owner, entry))
     statuses = [
         {"name": entry.name, "resourceClaimName": claims[entry.name].name} for entry in entries if entry.name in claims
     ]
@@ -103,7 +103,7 @@ def _list_generated_claims(owner: KubeObject, cache: InformerCache) -> dict[str,
     }
 
 
-def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
+def build_claim(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
     """Return the claim for one entry of a pod or a group."""
     metadata = template.spec.metadata
     return {

@@ -48,7 +48,7 @@ class History:
 
     def record(self, cache: InformerCache) -> list[ControllerAction]:
         """Record the current template as a revision. A restored one gets a new number."""
-        if adopted := list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace))):
+        if adopted := list(adoptions(self.owner, cache[ControllerRevision].list_orphans(self.owner.namespace))):
             return [*adopted]
         current = next((item for item in self.revisions if item.name == self.name), None)
         latest = max((item.revision for item in self.revisions), default=0)

@@ -107,7 +107,7 @@ def define_kind(kind: Kind) -> Data:
     }
 
 
-def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+def list_notes(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]) -> list[str]:
     """Report custom resources that no plugin reads, and custom resources accepted without validation."""
     defined = {
         (f"{spec['group']}/{version['name']}", str(spec["names"]["kind"]))

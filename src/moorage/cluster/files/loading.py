@@ -1,6 +1,7 @@
 """Cluster files: typed objects in order of appearance, as an API server would have stored them.
 
->>> cluster = cluster_from([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}])
+>>> pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+>>> cluster = build_cluster_input([pod])
 >>> [obj.key for obj in cluster.objects], cluster.pending[0].uid
 (['default/a', 'default'], 'uid-0')
 """
@@ -146,7 +147,7 @@ def cluster_from_documents(documents: Iterable[Document], *, features: FeatureGa
     return Creation(features).create(documents)
 
 
-def cluster_from(
+def build_cluster_input(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:
     """Create a cluster from objects as plain data."""

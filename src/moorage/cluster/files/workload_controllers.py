@@ -31,7 +31,7 @@ def find_absent_owners(objects: Sequence[KubeObject]) -> frozenset[str]:
     return frozenset(item.uid for obj in objects for item in obj.metadata.owner_references) - present
 
 
-def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
+def select_controllers(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
     """Return the controllers that a cluster needs, or none if it has only nodes and pods."""
     all_objects = list(objects)
     kinds = {type(obj) for obj in all_objects}

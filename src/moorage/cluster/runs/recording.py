@@ -85,17 +85,17 @@ class RecordedAttempts(AttemptLog):
         super().__init__(with_nodes=False)
         self._recorder = recorder
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record the outcome of an attempt."""
-        super().ended(queued, outcome)
+        super().on_attempt_end(queued, outcome)
         if isinstance(outcome, Placed):
             self._recorder.decided(queued, Result.SCHEDULED, outcome.node_name, "")
         elif isinstance(outcome, Unschedulable | Failed):
             self._recorder.failed(queued, outcome)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding."""
-        super().binding_failed(queued, outcome)
+        super().on_binding_failure(queued, outcome)
         self._recorder.failed(queued, outcome)
 
 
@@ -105,14 +105,14 @@ class RecordedMoves(QueueObserver):
     def __init__(self, recorder: "RunRecorder") -> None:
         self._recorder = recorder
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         """Record a move."""
         self._recorder.moved(pod.key, queue, event)
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
+    def on_group_move(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
         """Record the move of each pod of a group."""
         for pod in pods:
-            self.moved(pod, queue, event)
+            self.on_move(pod, queue, event)
 
 
 class RunRecorder:

@@ -89,7 +89,7 @@ class Replay:
                 self._checkpoints.append(self._now.copied())
         return self._now
 
-    def pods_at(self, seconds: float) -> list[Pod]:
+    def replay_pods(self, seconds: float) -> list[Pod]:
         """Return the pods at a moment, placed or pending."""
         moment = self.at(seconds)
         placed = [self.pods[key].on_node(node) for key, node in moment.placed.items()]

@@ -115,13 +115,15 @@ class SimulatedKubelets:
             and merge_status(self._api.store, entry, action.patch["status"])
         ):
             return
-        sent = build_request(action)
+        request = build_request(action)
         response = self._api.answer(
-            ApiRequest(sent.method, sent.path, body=sent.body, content_type=sent.content_type, user_agent="kubelet")
+            ApiRequest(
+                request.method, request.path, body=request.body, content_type=request.content_type, user_agent="kubelet"
+            )
         )
         assert isinstance(response, ApiResponse), "kubelets do not watch"
         if response.status >= 300:
-            log.warning("write of a kubelet rejected", path=sent.path, status=response.status)
+            log.warning("write of a kubelet rejected", path=request.path, status=response.status)
 
 
 def merge_status(store: Store, entry: Entry, patch: Mapping[str, Any]) -> bool:

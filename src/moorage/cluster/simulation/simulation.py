@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from moorage.cluster.files.custom import added_kinds, custom_object, define_kind, kind_name, with_namespace
 from moorage.cluster.files.loading import ClusterInput
-from moorage.cluster.files.workload_controllers import controllers_for
+from moorage.cluster.files.workload_controllers import select_controllers
 from moorage.cluster.files.workloads import selector_uids
 from moorage.cluster.offline import RAW_VIEWS, OfflineScheduler
 from moorage.cluster.runs.history import Run, RunHistory
@@ -67,7 +67,7 @@ def simulate(  # noqa: PLR0913 - keywords only
             clock,
             pace=pace,
             features=policy.features,
-            controllers=controllers_for(cluster.objects, clock),
+            controllers=select_controllers(cluster.objects, clock),
             hidden=selector_uids(cluster.objects),
         )
         history = RunHistory(simulated.api.store, clock.now, group_by=group_by)

@@ -200,7 +200,7 @@ class LoadColumns(SideColumns):
         return [nodes.through(column) for column in self._columns]
 
 
-def scheduled_at(pod: Pod) -> float:
+def scheduling_time(pod: Pod) -> float:
     """Return when a pod was scheduled, or infinity if it is not bound yet."""
     condition = pod.condition("PodScheduled")
     scheduled = None if condition is None or condition.status != "True" else condition.last_transition_time

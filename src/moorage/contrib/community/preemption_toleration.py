@@ -60,9 +60,11 @@ class Tolerations:
         if toleration.seconds < 0:
             return False
         condition = victim.condition(SCHEDULED)
-        scheduled_at = None if condition is None or condition.status != "True" else condition.last_transition_time
+        scheduling_time = None if condition is None or condition.status != "True" else condition.last_transition_time
         # A pod that is not bound yet was scheduled just now.
-        end = (self._handle.clock.wall() if scheduled_at is None else parse_time(scheduled_at)) + toleration.seconds
+        end = (
+            self._handle.clock.wall() if scheduling_time is None else parse_time(scheduling_time)
+        ) + toleration.seconds
         if self._handle.clock.wall() > end:
             return True
         self.ends_at = end if self.ends_at is None else min(self.ends_at, end)

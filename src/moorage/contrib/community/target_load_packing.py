@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from moorage.contrib.community.measured_load import LoadColumns, LoadPlugin, LoadSource, Measurements, scheduled_at
+from moorage.contrib.community.measured_load import LoadColumns, LoadPlugin, LoadSource, Measurements, scheduling_time
 from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.quantity import milli_value
@@ -54,7 +54,7 @@ class PackingColumns(LoadColumns):
         if load is None or load.cpu is None:
             return math.nan, math.nan
         capacity = float(milli_value(info.node.status.capacity.get("cpu", 0)))
-        new = [pod for pod in info.pods.values() if scheduled_at(pod) > measured.until - REPORTING_SECONDS]
+        new = [pod for pod in info.pods.values() if scheduling_time(pod) > measured.until - REPORTING_SECONDS]
         return capacity, load.cpu / 100.0 * capacity + sum(map(self._prediction.of, new))
 
 

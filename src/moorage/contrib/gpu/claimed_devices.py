@@ -94,7 +94,7 @@ class ClaimedDevices:
         ]
         return min(ceil(WHOLE_GPU * max(shares, default=0.0)), WHOLE_GPU)
 
-    def free_on(self, node_name: str) -> tuple[int, ...]:
+    def find_free_shares(self, node_name: str) -> tuple[int, ...]:
         """Return the free amount of each device of a node, in the order of pools and names."""
         self.refresh()
         device_keys = sorted(self._on_node.get(node_name, ()))[:MAX_DEVICES]

@@ -79,9 +79,9 @@ class GpuColumns(SideColumns):
         if rows <= has_rows and width <= has_width:
             return
         has_room = max(rows, 2 * has_rows) if rows > has_rows else has_rows
-        grown = np.zeros((has_room, max(width, has_width)), dtype=np.int64)
-        grown[:has_rows, :has_width] = self._free
-        self._free = grown
+        larger = np.zeros((has_room, max(width, has_width)), dtype=np.int64)
+        larger[:has_rows, :has_width] = self._free
+        self._free = larger
         self._count = _longer(self._count, has_room)
         self._classes = _longer(self._classes, has_room)
         self._salts = _longer(self._salts, has_room)

@@ -71,13 +71,13 @@ def _read(count: str | None, milli: str | None, models: str) -> GpuDemand | Unre
         return _unreadable(GPU_COUNT, count, f"a number of devices from 0 to {MAX_DEVICES}")
     if devices == 0:
         return None
-    each = WHOLE_GPU if milli is None else _number(milli)
-    if each is None or not 1 <= each <= WHOLE_GPU:
+    share = WHOLE_GPU if milli is None else _number(milli)
+    if share is None or not 1 <= share <= WHOLE_GPU:
         return _unreadable(GPU_MILLI, milli, f"thousandths of each device from 1 to {WHOLE_GPU}")
     accepted_models = tuple(sorted({model.strip() for model in models.split("|") if model.strip()}))
     if models.strip() and not accepted_models:
         return _unreadable(GPU_MODEL, models, "names of models joined by |, such as A100|H100")
-    return GpuDemand(devices, each, accepted_models)
+    return GpuDemand(devices, share, accepted_models)
 
 
 def _number(text: str) -> int | None:

@@ -224,7 +224,7 @@ class FGD(GpuPolicy):
         fixed = args.typical_shapes
         self._shapes: ShapeSource = FixedShapes(fixed) if fixed else LearnedShapes(handle, args)
         self._books.shapes = self._shapes
-        self._books.choose = self.devices_for
+        self._books.choose = self.select_devices
         self._grades: LRU[int, int] = LRU("FGD scores", MAX_GRADES, self._grade)
         self._graded_epoch = 0
 
@@ -249,7 +249,7 @@ class FGD(GpuPolicy):
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
         return self._best(cpu, demand, node)[0]
 
-    def devices_for(self, pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:
+    def select_devices(self, pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:
         """Return the devices for which a node was scored."""
         return self._best(pod.requests.get("cpu", 0), demand, node)[1]
 
@@ -302,9 +302,9 @@ def _list_allocations(demand: GpuDemand | None, free: IntArray) -> tuple[IntArra
 
     A share may use any device with enough free capacity. Whole GPUs are allocated in the order of their numbers.
     """
-    nothing = np.zeros(0, dtype=np.int64)
+    no_rows = np.zeros(0, dtype=np.int64)
     if demand is None:
-        return np.arange(len(free)), (nothing, nothing)
+        return np.arange(len(free)), (no_rows, no_rows)
     fitting = free >= demand.milli
     if demand.is_share:
         rows, devices = np.nonzero(fitting)

@@ -190,7 +190,7 @@ def with_claimed(table: GpuTable, nodes: NodeTable, claimed: ClaimedDevices) -> 
     """Return the GPUs of all nodes; nodes that declare no GPUs get the devices that a driver publishes."""
     gpus = []
     for row, info in enumerate(nodes):
-        free = tuple(table.free[row, : table.count[row]].tolist()) or claimed.free_on(info.name)
+        free = tuple(table.free[row, : table.count[row]].tolist()) or claimed.find_free_shares(info.name)
         gpus.append(NodeGpus(free, table.models[row], int(table.cpu_free[row])))
     return GpuTable.of(gpus)
 

@@ -10,8 +10,8 @@ from moorage.contrib.learned_score.policies import (
     Observation,
     ObservedColumns,
     ScoringFunction,
+    compute_scores,
     load_policy_function,
-    scores_by,
 )
 from moorage.contrib.learned_score.process import NONSENSE, RAISED, PolicyFailure, PolicyProcess
 from moorage.kube.api.pod import Pod
@@ -90,7 +90,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         scores = self._scores(self._columns.observe(pod, nodes))
         if scores is None:
             return Status.skip()
-        cycle[SCORES] = LearnedScores(nodes.rows, spread_out(scores))
+        cycle[SCORES] = LearnedScores(nodes.rows, spread_scores(scores))
         return None
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -116,7 +116,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             return self._process.ask(observation)
         assert self._function is not None
         try:
-            return scores_by(self._function, observation)
+            return compute_scores(self._function, observation)
         except InvalidScoresError as error:
             raise PolicyFailure(NONSENSE, str(error)) from error
         except Exception as error:  # the author's code may raise anything
@@ -135,10 +135,10 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             )
 
 
-def spread_out(scores: FloatArray) -> IntArray:
+def spread_scores(scores: FloatArray) -> IntArray:
     """Spread scores over 0…100. Only the best scores get 100, so that the policy selects the node.
 
-    >>> spread_out(np.array([-1.0, 0.999, 1.0])).tolist(), spread_out(np.array([7.0, 7.0])).tolist()
+    >>> spread_scores(np.array([-1.0, 0.999, 1.0])).tolist(), spread_scores(np.array([7.0, 7.0])).tolist()
     ([0, 99, 100], [100, 100])
     """
     if not len(scores):

@@ -134,7 +134,7 @@ def _onnx_function(file: Path) -> ScoringFunction:
     return score
 
 
-def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray:
+def compute_scores(function: ScoringFunction, observation: Observation) -> FloatArray:
     """Score nodes with a policy. Its exceptions propagate. InvalidScoresError without one finite number per node."""
     answer = function(observation.nodes, observation.pod)
     count = len(observation.nodes)

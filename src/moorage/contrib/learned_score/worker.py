@@ -18,8 +18,8 @@ from moorage.contrib.learned_score.policies import (
     Observation,
     ScoringFunction,
     UnusablePolicy,
+    compute_scores,
     load_policy_function,
-    scores_by,
 )
 from moorage.scheduler.framework.faults import described
 
@@ -76,7 +76,7 @@ def serve(channel: ParentChannel, policy: str, seconds: float) -> None:
 def call_policy(function: ScoringFunction, observation: Observation) -> PolicyReply:
     """Return the scores of a policy, or a description of its exception."""
     try:
-        return PolicyReply(scores_by(function, observation).tobytes())
+        return PolicyReply(compute_scores(function, observation).tobytes())
     except InvalidScoresError as error:
         return PolicyReply(problem=str(error), is_nonsense=True)
     except Exception as error:  # the author's code may raise anything

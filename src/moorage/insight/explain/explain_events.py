@@ -65,10 +65,10 @@ _replies: Final = msgspec.msgpack.Decoder(dict[str, str])
 def request_from_options(options: Options) -> ExplainRequest:
     """Return a request with the setup of a scheduler."""
     connection, flags = options.config.client_connection, options.flags
-    return request_for(options.policy, connection.kubeconfig, flags["plugin"], flags["master"])
+    return make_explain_request(options.policy, connection.kubeconfig, flags["plugin"], flags["master"])
 
 
-def request_for(policy: Policy, kubeconfig: str, plugins: Sequence[str], master: str = "") -> ExplainRequest:
+def make_explain_request(policy: Policy, kubeconfig: str, plugins: Sequence[str], master: str = "") -> ExplainRequest:
     """Return a request with the policy of a scheduler and the address of its API server."""
     features = policy.features
     return ExplainRequest(

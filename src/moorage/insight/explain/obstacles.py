@@ -45,10 +45,10 @@ class Obstacles(Struct):
 
     def plugins(self) -> list[str]:
         """List all plugins that reject a node, in the order of their first rejection."""
-        met = dict.fromkeys(self.everywhere)
+        names = dict.fromkeys(self.everywhere)
         for row in self.rows:
-            met.update(dict.fromkeys(row))
-        return list(met)
+            names.update(dict.fromkeys(row))
+        return list(names)
 
     def of(self, row: int) -> dict[str, Status]:
         """Return the obstacles of a row, including those of all rows."""
@@ -131,8 +131,8 @@ def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes
     for the same reason: that must not be treated as two obstacles.
     """
     groups: dict[frozenset[str], list[int]] = {}
-    for row, met in enumerate(obstacles.rows):
-        fit, devices = met.get(FIT), met.get(DEVICES)
+    for row, statuses in enumerate(obstacles.rows):
+        fit, devices = statuses.get(FIT), statuses.get(DEVICES)
         if fit is not None and devices is not None and devices.reasons == CANNOT_FIT.reasons:
             absent = {name for name in list_short_resources(fit) if "/" in name and name not in nodes[row].allocatable}
             groups.setdefault(frozenset(absent), []).append(row)
@@ -140,11 +140,11 @@ def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes
         if names:
             for row in rows:
                 del obstacles.rows[row][DEVICES]
-            less, state = without_resources(pod, names), CycleState()
+            reduced_pod, state = without_resources(pod, names), CycleState()
             preparing = next(item for item in profile.pre_filter if item.name == DEVICES)
-            if _run_pre_filter(preparing, state, less, nodes) is None:
+            if _run_pre_filter(preparing, state, reduced_pod, nodes) is None:
                 plugin = next(item for item in profile.filter if item.name == DEVICES)
-                for row, status in _run_filter(plugin, state, less, nodes, np.array(rows, dtype=np.int64)):
+                for row, status in _run_filter(plugin, state, reduced_pod, nodes, np.array(rows, dtype=np.int64)):
                     obstacles.rows[row][DEVICES] = status
 
 
@@ -176,8 +176,8 @@ def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> 
     if result is None or result.diagnosis.pre_filter is not None:
         return
     statuses = result.diagnosis.statuses
-    for row, met in enumerate(obstacles.rows):
-        if not met and not attempt.fits_on(row):
+    for row, row_statuses in enumerate(obstacles.rows):
+        if not row_statuses and not attempt.fits_row(row):
             status = statuses[nodes[row].name]
             if status is not NOT_EXAMINED:
-                met[status.plugin] = status
+                row_statuses[status.plugin] = status

@@ -32,7 +32,7 @@ from moorage.insight.explain.search import SEVERAL, merge_edits, search
 from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy, find_violated_budgets
 from moorage.insight.plan.making_room import suggest_moves
-from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, PatchObject, decode_edit, put
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import MADE_FOR, TemplateClaims, make_template_claims
 from moorage.kube.api.pod import Pod
@@ -161,7 +161,7 @@ def _on_claim_templates(change: PossibleChange, claims: TemplateClaims, pod: dic
     text, created = change.text, {edit.target: edit for edit in claims.edits if isinstance(edit, PatchObject)}
     contents = {ObjectId.of(edit.content): edit.content for edit in claims.edits if isinstance(edit, CreateObject)}
     edits: list[Edit] = []
-    for edit in map(edit_from, change.edits):
+    for edit in map(decode_edit, change.edits):
         if not isinstance(edit, PatchObject) or edit.target not in claims.templates:
             edits.append(edit)
             continue
@@ -173,9 +173,11 @@ def _on_claim_templates(change: PossibleChange, claims: TemplateClaims, pod: dic
     for edit in edits:
         if isinstance(edit, PatchObject) and edit.target == ObjectId.of(pod):
             pod = json_patch(pod, list(edit.operations))
-    used = {entry["name"] for entry in pod["spec"].get("resourceClaims") or ()}
+    claim_names = {entry["name"] for entry in pod["spec"].get("resourceClaims") or ()}
     own: list[Edit] = [
-        CreateObject(content) for content in contents.values() if content["metadata"]["annotations"][MADE_FOR] in used
+        CreateObject(content)
+        for content in contents.values()
+        if content["metadata"]["annotations"][MADE_FOR] in claim_names
     ]
     if own:
         own += created.values()
@@ -191,7 +193,7 @@ def _on_ephemeral_volumes(change: PossibleChange, pod: Pod) -> PossibleChange:
         if volume.ephemeral
     }
     text, edits = change.text, list[Edit]()
-    for edit in map(edit_from, change.edits):
+    for edit in map(decode_edit, change.edits):
         is_of_volume = isinstance(edit, PatchObject) and edit.target in volumes
         if not isinstance(edit, PatchObject) or not is_of_volume or "volumeName" in str(edit.operations):
             edits.append(edit)
@@ -208,7 +210,7 @@ def _correct_scheduler(change: PossibleChange, text: str, correction: PatchObjec
     if not change.edits:
         return replace(change, edits=[correction.as_data()])
     kind = "pair" if change.kind != SEVERAL else change.kind
-    edits = merge_edits((correction, *map(edit_from, change.edits)))
+    edits = merge_edits((correction, *map(decode_edit, change.edits)))
     return replace(change, text=f"{text}. {change.text}", kind=kind, edits=[edit.as_data() for edit in edits])
 
 
@@ -313,8 +315,8 @@ def _restrict_to_node(explained: PodExplanation, node: str) -> PodExplanation:
     if not node:
         return explained
     entry = explained.decision.nodes.get(node)
-    only = {} if entry is None else {node: entry}
-    return replace(explained, decision=replace(explained.decision, nodes=only))
+    entries = {} if entry is None else {node: entry}
+    return replace(explained, decision=replace(explained.decision, nodes=entries))
 
 
 def _to_change(offer: Remedy) -> PossibleChange:
@@ -378,7 +380,7 @@ def _count_taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str,
     for name in names:
         info = nodes.find(name)
         for taint in info.taints if info is not None else ():
-            if taint.keeps_pods_off and not pod.tolerates(taint):
+            if taint.repels_pods and not pod.tolerates(taint):
                 taint_counts[taint.text] += 1
     return dict(taint_counts.most_common(MAX_EXAMPLES))
 
@@ -396,15 +398,15 @@ def _find_shortage(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable
 def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tuple[tuple[ScoreDifference, ...], str]:
     """Compare the scores of the winner with those of the runner-up."""
     scored = {name: entry for name, entry in decision.nodes.items() if entry.scores is not None}
-    won = scored.pop(winner, None)
-    if won is None or won.scores is None or not scored:
+    winning_entry = scored.pop(winner, None)
+    if winning_entry is None or winning_entry.scores is None or not scored:
         return (), ""
     runner_up = max(scored, key=lambda name: scored[name].total or 0)
     second = scored[runner_up].scores or {}
     weights = session.find_runner(pod).profile.weights
     differences = tuple(
         ScoreDifference(plugin, weights[plugin], score.weighted, second[plugin].weighted if plugin in second else 0)
-        for plugin, score in won.scores.items()
+        for plugin, score in winning_entry.scores.items()
     )
     return differences, runner_up
 

@@ -144,11 +144,11 @@ class Refusals:
         quota = next((q for q in self._shaping if (q["kind"], q["metadata"]["name"]) == ("ResourceQuota", name)), None)
         if match is None or quota is None:
             return []
-        used, limits = _parse_amounts(match[3]), _parse_amounts(match[4])
+        usage, limits = _parse_amounts(match[3]), _parse_amounts(match[4])
         draft, texts = Draft(ObjectId("ResourceQuota", self._namespace, name), {**quota, "apiVersion": "v1"}), []
         for resource, amount in requested.items():
-            needed = nano_value(used.get(resource, "0")) + nano_value(amount) * claim_count
-            text = format_nanos(needed, is_binary=resource.endswith("storage"))
+            required_nanos = nano_value(usage.get(resource, "0")) + nano_value(amount) * claim_count
+            text = format_nanos(required_nanos, is_binary=resource.endswith("storage"))
             draft.put(("spec", "hard", resource), text)
             texts.append(f"{resource} from {limits.get(resource)} to {text}")
         change = f"Raise {' and '.join(texts)} in the quota {name}, which rejects the volume claims"

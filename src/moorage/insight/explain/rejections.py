@@ -39,8 +39,8 @@ def suggest_remedies(workload: NamedWorkload, message: str) -> Iterator[Possible
         yield from _meet_pod_security(workload, match[1], match[2])
     elif match := FAILED_WEBHOOK.search(message):
         service = WEBHOOK_SERVICE.search(message)
-        what = f"the service {service[1]} in namespace {service[2]}" if service else "its service"
-        text = f"Repair the webhook {match[1]}: {what} does not respond, and no pod is created until it does"
+        service_text = f"the service {service[1]} in namespace {service[2]}" if service else "its service"
+        text = f"Repair the webhook {match[1]}: {service_text} does not respond, and no pod is created until it does"
         yield PossibleChange(text, "webhook", [])
     elif match := DENIED.search(message) or POLICY.search(message):
         owner = "webhook" if match.re is DENIED else "policy"
@@ -96,13 +96,13 @@ def _find_similar(name: str, names: Sequence[str]) -> str:
     """
     words = name.split("-")
 
-    def is_similar(other: str) -> bool:
-        pairs = list(zip(words, other.split("-"), strict=False))
-        return len(words) == len(pairs) == other.count("-") + 1 and all(
+    def is_similar(candidate: str) -> bool:
+        pairs = list(zip(words, candidate.split("-"), strict=False))
+        return len(words) == len(pairs) == candidate.count("-") + 1 and all(
             min(len(a), len(b)) > 2 and (a.startswith(b) or b.startswith(a)) for a, b in pairs
         )
 
-    similar = [other for other in names if is_similar(other)]
+    similar = [candidate for candidate in names if is_similar(candidate)]
     return similar[0] if len(similar) == 1 else ""
 
 

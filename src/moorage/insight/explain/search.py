@@ -345,8 +345,8 @@ def together(subject: Subject) -> Iterator[Remedy]:
 
 def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:
     grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
-    only = subject.nodes.find(subject.only_node) if subject.only_node else None
-    for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
+    only_node = subject.nodes.find(subject.only_node) if subject.only_node else None
+    for row in range(len(subject.nodes)) if not subject.only_node else () if only_node is None else (only_node.row,):
         # An obstacle is named by the first plugin of its family.
         by_family: dict[tuple[str, ...], str] = {}
         for plugin in subject.obstacles.of(row):
@@ -406,7 +406,7 @@ def _list_fixes(plugin: str) -> Iterator[Fix]:
     """List the fixes of a plugin on a node with several obstacles: pods of the node may also be deleted."""
     yield from FIXES.get(plugin, ())
     if plugin in evictions.FIXED_BY_DELETING_PODS:
-        yield evictions.delete_from
+        yield evictions.delete_pods_of_node
     if plugin == FIT:
         yield nodes.add_node
 

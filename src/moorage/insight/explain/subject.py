@@ -312,7 +312,7 @@ class Subject:
             return bool(attempt.node or (self.preempts and attempt.nominated_node))
         info = self.nodes.find(self.only_node)
         if info is not None and attempt.node:
-            return attempt.fits_on(info.row)
+            return attempt.fits_row(info.row)
         return self.preempts and attempt.nominated_node == self.only_node
 
     def _shares_a_port(self, node: str) -> bool:

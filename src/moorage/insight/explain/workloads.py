@@ -31,7 +31,7 @@ from moorage.insight.whatif.edits import (
     ObjectId,
     Operation,
     PatchObject,
-    edit_from,
+    decode_edit,
     pointer,
 )
 from moorage.insight.whatif.session import Session
@@ -80,8 +80,8 @@ def explain_workload(
     fits = len(placed_pods)
     if _is_suspended(workload):
         return WorkloadExplanation(title, fits, pod_count, _suspended(session, workload))
-    if len(own) < pod_count and (refused := _explain_unknown_class(session, workload)) is not None:
-        return WorkloadExplanation(title, fits, pod_count, refused)
+    if len(own) < pod_count and (class_refusal := _explain_unknown_class(session, workload)) is not None:
+        return WorkloadExplanation(title, fits, pod_count, class_refusal)
     if workload.id.kind == "DaemonSet":
         return _explain_daemons(session, workload, title, own, seconds)
     refusals = Refusals(session, workload.id.namespace)
@@ -156,24 +156,24 @@ def _explain_daemons(
     selector = ((workload.spec.get("template") or {}).get("spec") or {}).get("nodeSelector") or {}
     matches = {info.name: sum(info.labels.get(key) == value for key, value in selector.items()) for info in nodes}
     # If no node has all labels of the selector, the nodes with the most of them are explained.
-    wanted = [info for info in nodes if matches[info.name] == max(matches.values())]
-    uncovered_nodes = [info for info in wanted if info.name not in covered]
-    fits, failures = len(wanted) - len(uncovered_nodes), list[tuple[int, str, str]]()
+    eligible_nodes = [info for info in nodes if matches[info.name] == max(matches.values())]
+    uncovered_nodes = [info for info in eligible_nodes if info.name not in covered]
+    fits, failures = len(eligible_nodes) - len(uncovered_nodes), list[tuple[int, str, str]]()
     with session.branch():
         for number, info in enumerate(uncovered_nodes):
             key = pending_by_node.get(info.name) or create_daemon_pod(session, workload, number, info.name)
             if not _is_placed(session, key):
-                closed = any(taint.keeps_pods_off and not session.pod(key).tolerates(taint) for taint in info.taints)
+                closed = any(taint.repels_pods and not session.pod(key).tolerates(taint) for taint in info.taints)
                 failures.append((2 * closed + (info.name not in pending_by_node), info.name, key))
             else:
                 fits += 1
         if not failures:
-            return WorkloadExplanation(title, fits, len(wanted))
+            return WorkloadExplanation(title, fits, len(eligible_nodes))
         _, node, key = min(failures)
         explained = explain_pod(session, key, node=node, seconds=seconds)
         edit = _edit_own_template if node in pending_by_node else _edit_template
         explained = edit(session, explained, workload, {key})
-        return WorkloadExplanation(title, fits, len(wanted), explained)
+        return WorkloadExplanation(title, fits, len(eligible_nodes), explained)
 
 
 def _is_placed(session: Session, key: str) -> bool:
@@ -307,30 +307,30 @@ def _edit_own_template(
     number = int(suffix) if workload.id.kind == "StatefulSet" and suffix.isdecimal() else 0
 
     def convert_change(change: PossibleChange) -> PossibleChange:
-        edits = [edit_from(edit) for edit in change.edits]
+        edits = [decode_edit(edit) for edit in change.edits]
         own = [edit for edit in edits if isinstance(edit, PatchObject) and edit.target == target]
         if not own:
             return change
-        others = [edit for edit in edits if edit not in own]
+        other_edits = [edit for edit in edits if edit not in own]
         patch = _on_template([operation for edit in own for operation in edit.operations], workload)
         with session.branch():
             try:
                 new_workload = NamedWorkload(workload.id, json_patch(workload.content, patch))
                 node = _find_daemon_node(session.pod(key)) if workload.id.kind == "DaemonSet" else ""
-                session.apply(*others, DeleteObject(target))
-                made = (
+                session.apply(*other_edits, DeleteObject(target))
+                edited_pod = (
                     create_daemon_pod(session, new_workload, number, node)
                     if node
                     else create_workload_pod(session, new_workload, number)
                 )
             except (ApiError, InputError):
                 return change
-            attempt = session.place(made, preempts=bool(change.victims))
+            attempt = session.place(edited_pod, preempts=bool(change.victims))
             if not patch or not (attempt.node or attempt.nominated_node):
                 return change
         template = {"object": owner, "apply": "replace" if workload.id.kind == "Job" else "patch", "patch": patch}
         ending = [DeleteObject(target).as_data()] if must_delete else []
-        return replace(change, edits=[*(edit.as_data() for edit in others), template, *ending])
+        return replace(change, edits=[*(edit.as_data() for edit in other_edits), template, *ending])
 
     return replace(explained, changes=tuple(map(convert_change, explained.changes)))
 
@@ -346,7 +346,7 @@ def _find_volume_claims(
         for index, name in enumerate(names)
         for key in pods
     }
-    return {claim: place for claim, place in claims.items() if claim.key not in existing}
+    return {claim: volume for claim, volume in claims.items() if claim.key not in existing}
 
 
 def _on_template(operations: Sequence[Mapping[str, Any]], workload: NamedWorkload) -> list[Operation]:

@@ -42,18 +42,18 @@ def queue_lines(forecast: QueueForecast, *, is_verbose: bool = False) -> Iterato
     if not forecast.pods:
         yield "No pods are pending."
         return
-    shown = forecast.pods if is_verbose else forecast.pods[:SHOWN_PODS]
-    width = max(len(item.pod) for item in shown)
-    for item in shown:
+    entries = forecast.pods if is_verbose else forecast.pods[:SHOWN_PODS]
+    width = max(len(item.pod) for item in entries)
+    for item in entries:
         if item.state == "gated":
-            when = "starts when its scheduling gates are removed, and a node fits"
+            start_text = "starts when its scheduling gates are removed, and a node fits"
         elif item.start is None:
-            when = "does not start unless the cluster changes"
+            start_text = "does not start unless the cluster changes"
         else:
-            when = _describe(item.start, forecast.horizon)
-        yield f"{item.pod.ljust(width)}  {when}"
-    if len(shown) < len(forecast.pods):
-        yield f"and {len(forecast.pods) - len(shown)} more; -v lists all"
+            start_text = _describe(item.start, forecast.horizon)
+        yield f"{item.pod.ljust(width)}  {start_text}"
+    if len(entries) < len(forecast.pods):
+        yield f"and {len(forecast.pods) - len(entries)} more; -v lists all"
     yield "Assumptions:"
     for sentence in forecast.assumptions:
         yield f"  - {sentence}"
@@ -74,9 +74,9 @@ def _describe(start: StartInterval, horizon: float) -> str:
 def _start_lines(forecast: Forecast) -> Iterator[str]:
     start, horizon = forecast.start, forecast.horizon
     assert start is not None
-    when = _describe(start, horizon)
+    start_text = _describe(start, horizon)
     gated = " once its scheduling gates are removed" if forecast.state == "gated" else ""
-    yield f"{forecast.subject} {when}{gated}"
+    yield f"{forecast.subject} {start_text}{gated}"
     if forecast.censored and start.p10 < horizon:
         yield f"  in {forecast.censored:.0%} of {forecast.draws} simulated futures it did not start before the horizon"
 
@@ -96,8 +96,8 @@ def format_rounded(seconds: float, *, is_exact: bool = False) -> str:
     if seconds < 1:
         return format_seconds(seconds)
     unit = 1 if is_exact or seconds < 600 else 60 if seconds < DAY else 3600
-    rest, parts = round(seconds / unit) * unit, ""
+    remainder, parts = round(seconds / unit) * unit, ""
     for size, name in ((DAY, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, rest = divmod(rest, size)
+        count, remainder = divmod(remainder, size)
         parts += f"{count}{name}" if count else ""
     return parts

@@ -26,7 +26,7 @@ from moorage.insight.forecast.futures import Future, FutureCluster, PlayedFuture
 from moorage.insight.forecast.lifetimes import PodTraits, quantiles
 from moorage.insight.forecast.outlook import UNKNOWN_SECONDS, KnownPod, Outlook, PastPod, find_size, play_futures
 from moorage.insight.forecast.recalibration import Recalibration
-from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.edits import ObjectId, PatchObject, decode_edit, put
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import (
     NamedWorkload,
@@ -297,9 +297,9 @@ class _Forecaster:
         content = self._session.objects.content(ObjectId("Pod", pod.namespace, pod.name))
         spec, metadata = content.get("spec") or {}, content.get("metadata") or {}
         annotation = (metadata.get("annotations") or {}).get(RUN_FOR)
-        known = None
+        duration = None
         if annotation:
-            known = parse_duration(str(annotation), where=f"pod {pod.key}, annotation {RUN_FOR}")
+            duration = parse_duration(str(annotation), where=f"pod {pod.key}, annotation {RUN_FOR}")
         limit = spec.get("activeDeadlineSeconds")
         status = content.get("status") or {}
         started = status.get("startTime") or metadata.get("creationTimestamp") if pod.node_name else None
@@ -313,7 +313,7 @@ class _Forecaster:
             pod,
             traits,
             max(0.0, self._now - parse_time(str(started))) if started else 0.0,
-            known,
+            duration,
             float(limit) if isinstance(limit, int | float) and limit > 0 else inf,
             ends or (is_known_class and (owner not in SERVICES or bool(label and traits.group))),
         )
@@ -367,7 +367,7 @@ class _Forecaster:
         for gate in sorted(self._gates):
             yield Dependency(share, 0.0, f"the scheduling gate {gate} is removed", event=f"gate {gate} is removed")
         own = {pod.key for pod in self._pending}
-        known = {pod.key for pod in self._session.objects.all() if isinstance(pod, Pod)}
+        pod_keys = {pod.key for pod in self._session.objects.all() if isinstance(pod, Pod)}
         moments: dict[tuple[str, str], list[float]] = {}
         for future in played:
             for key, at in future.causes.items():
@@ -375,10 +375,10 @@ class _Forecaster:
             for key, at in future.starts.items():
                 if key not in own:
                     moments.setdefault((key, "starts first"), []).append(at)
-        listed = [item for item in moments.items() if item[0][0] in known]
-        listed.sort(key=lambda item: (-len(item[1]), item[0][1], median(item[1])))
-        for (key, what), times in listed[:MAX_DEPENDENCIES]:
-            yield Dependency(round(len(times) / len(played), 3), round(median(times), 1), f"{key} {what}", pod=key)
+        dependencies = [item for item in moments.items() if item[0][0] in pod_keys]
+        dependencies.sort(key=lambda item: (-len(item[1]), item[0][1], median(item[1])))
+        for (key, event), times in dependencies[:MAX_DEPENDENCIES]:
+            yield Dependency(round(len(times) / len(played), 3), round(median(times), 1), f"{key} {event}", pod=key)
 
     def _assume(self, outlook: Outlook) -> tuple[str, ...]:
         """Return the assumptions, most important first."""
@@ -395,17 +395,17 @@ class _Forecaster:
         total = f"{len(running_pods)} running {'pod' if len(running_pods) == 1 else 'pods'}"
         exact = sum(1 for item in running_pods if item.seconds is not None)
         limited = sum(1 for item in running_pods if item.seconds is None and item.limit < inf)
-        drawn = [item for item in running_pods if item.seconds is None and item.limit == inf and item.ends]
-        endless = len(running_pods) - exact - limited - len(drawn)
-        if drawn and outlook.lifetimes.ended:
+        estimated = [item for item in running_pods if item.seconds is None and item.limit == inf and item.ends]
+        endless = len(running_pods) - exact - limited - len(estimated)
+        if estimated and outlook.lifetimes.ended:
             label = f"the label {options.class_label}" if options.class_label else "their namespace"
             yield (
-                f"The ends of {len(drawn)} of {total} are drawn from {outlook.lifetimes.ended} recorded runs in "
+                f"The ends of {len(estimated)} of {total} are drawn from {outlook.lifetimes.ended} recorded runs in "
                 f"{options.past_name or 'the history'}, by {label} and their requests, given their current age."
             )
-        elif drawn:
+        elif estimated:
             yield (
-                f"The end of {len(drawn)} of {total} is unknown: each is assumed to have a 50% chance of "
+                f"The end of {len(estimated)} of {total} is unknown: each is assumed to have a 50% chance of "
                 "reaching twice its current age. For better estimates, pass --history FILE."
             )
         if limited:
@@ -436,11 +436,11 @@ class _Forecaster:
         if not outlook.lifetimes.ended and any(
             not item.pod.node_name and item.seconds is None and item.pod.uid not in own for item in outlook.pods
         ):
-            other = "Other pending" if self._title else "Pending"
+            subject = "Other pending" if self._title else "Pending"
             runs = "as long as one of the running pods, drawn at random"
             if not any(item.pod.node_name and item.ends for item in outlook.pods):
                 runs = f"for {UNKNOWN_SECONDS / 3600:g} h, because no pod runs and there is no history"
-            yield f"{other} pods run {runs}."
+            yield f"{subject} pods run {runs}."
         if outlook.arrivals:
             arrived = len(outlook.arrivals)
             pods = "1 pod" if arrived == 1 else f"{arrived} pods"
@@ -467,7 +467,7 @@ class _Forecaster:
         for text, edits in self._list_changes():
             with self._session.branch():
                 try:
-                    self._session.apply(*(edit_from(edit) for edit in edits))
+                    self._session.apply(*(decode_edit(edit) for edit in edits))
                     interval = self._try_change(draws)
                 except MoorageError:
                     continue  # the API server would reject the change
@@ -494,17 +494,17 @@ class _Forecaster:
     def _list_changes(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         objects = self._session.objects
         contents = {pod.key: objects.content(ObjectId("Pod", pod.namespace, pod.name)) for pod in self._pending}
-        tried: set[str] = set()
+        tested_kinds: set[str] = set()
         if len(self._pending) == 1 and not self._gates:
             explanation = explain_pod(self._session, self._pending[0].key, seconds=EXPLAIN_SECONDS)
             for change in explanation.changes[:MAX_CHANGES]:
                 if not any("config" in edit for edit in change.edits):
-                    tried.add(change.kind)
+                    tested_kinds.add(change.kind)
                     yield change.text, change.edits
         classes = [obj for obj in objects.all() if isinstance(obj, PriorityClass)]
         highest = max(classes, key=lambda item: item.value, default=None)
         most = max(pod.priority for pod in self._pending)
-        if highest is not None and highest.value > most and "priority" not in tried:
+        if highest is not None and highest.value > most and "priority" not in tested_kinds:
             operations = {
                 key: [
                     put(content, ("spec", "priorityClassName"), highest.name),

@@ -168,7 +168,7 @@ class FutureClock(VirtualClock):
     """A virtual clock that can be set back to queue pods at an earlier time."""
 
     @contextmanager
-    def set_to(self, moment: float) -> Iterator[None]:
+    def set_clock(self, moment: float) -> Iterator[None]:
         """Set the clock to an earlier time inside the block, and restore it afterward."""
         now, self._now = self._now, moment
         try:
@@ -243,18 +243,18 @@ class _Player:
 
     async def _queue_pending(self) -> None:
         """Queue the pending pods. The last attempt of older pods was long enough ago that their backoff has ended."""
-        tried = self._cluster.tried
-        with self._clock.set_to(self._clock.now() - RECENT):
+        attempted_uids = self._cluster.tried
+        with self._clock.set_clock(self._clock.now() - RECENT):
             for pod in self._cluster.pending:
-                if pod.uid in tried:
+                if pod.uid in attempted_uids:
                     self._identical.add(pod)
                     if not self._identical.hold(pod.uid):
                         self._queue(pod)
                         self._clock.advance(QUEUE_STEP)
-            self._set_backoff(tried)
+            self._set_backoff(attempted_uids)
             await self._offline.settle(on_step=self._tick)
         for pod in self._cluster.pending:
-            if pod.uid not in tried:
+            if pod.uid not in attempted_uids:
                 self._create(pod)
                 self._clock.advance(QUEUE_STEP)
 
@@ -310,7 +310,7 @@ class _Player:
                 (earlier if is_earlier else later).append(info.timestamp)
         # Pods that arrived earlier may have failed recently: their timestamps are later than those of untried pods.
         moment = min(later) - ATTEMPT_STEP / 10 if later else max(earlier, default=self._clock.now())
-        with self._clock.set_to(moment):
+        with self._clock.set_clock(moment):
             self._queue(following.pod)
         self._set_backoff({following.pod.uid})
 

@@ -47,11 +47,11 @@ class IdenticalPods:
         queued = self._queued.get(uid)
         if queued is None or uid in self._first or (signature := self._signatures.find(queued.pod)) is None:
             return False
-        held = self._held.get(signature)
-        if held is None:
+        waiting_pods = self._held.get(signature)
+        if waiting_pods is None:
             self._held[signature], self._first[uid] = [], signature
             return False
-        insort(held, self._queued.pop(uid))
+        insort(waiting_pods, self._queued.pop(uid))
         return True
 
     def pop_next(self, uid: str) -> PositionedPod | None:
@@ -60,11 +60,11 @@ class IdenticalPods:
         signature = self._first.pop(uid, None)
         if signature is None:
             return None
-        held = self._held[signature]
-        if not held:
+        waiting_pods = self._held[signature]
+        if not waiting_pods:
             del self._held[signature]
             return None
-        following = held.pop(0)
+        following = waiting_pods.pop(0)
         self._first[following.pod.uid] = signature
         self._queued[following.pod.uid] = following
         return following

@@ -46,15 +46,15 @@ class Lifetimes:
     def __init__(self, runs: Iterable[RecordedRun]) -> None:
         recent = list(runs)[-MAX_RUNS:]
         log_seconds = np.log(np.maximum([run.seconds for run in recent], LEAST_SECONDS)) if recent else np.empty(0)
-        ended = np.array([run.ended for run in recent], dtype=bool)
-        self.ended = int(ended.sum())
+        is_complete = np.array([run.ended for run in recent], dtype=bool)
+        self.ended = int(is_complete.sum())
         """The number of complete runs."""
         positions: dict[PodTraits, list[int]] = {}
         for position, run in enumerate(recent):
             positions.setdefault(run.traits, []).append(position)
-        self._repetitions = count_repetitions(log_seconds, ended, map(np.array, positions.values()))
+        self._repetitions = count_repetitions(log_seconds, is_complete, map(np.array, positions.values()))
         order = np.argsort(log_seconds, kind="stable")
-        self._log_seconds, self._ended = log_seconds[order], ended[order]
+        self._log_seconds, self._ended = log_seconds[order], is_complete[order]
         self._traits = [recent[position].traits for position in order]
         self._weights: dict[PodTraits, NDArray[np.float64]] = {}
         self._relative = np.ones(len(recent))
@@ -67,8 +67,8 @@ class Lifetimes:
     def reweigh(self, random: np.random.Generator) -> None:
         """Draw random weights of the recorded runs for the next simulated future, and forget its recent pods."""
         self._relative = random.standard_exponential(len(self._traits))
-        drawn = random.standard_gamma(self._repetitions)
-        self._shares = drawn / drawn.sum()
+        weights = random.standard_gamma(self._repetitions)
+        self._shares = weights / weights.sum()
         self._exponents = np.random.default_rng(int(random.integers(1 << 62)))
         self._curves.clear()
         self._recent.clear()
@@ -110,10 +110,10 @@ class Lifetimes:
             last = recent[-repetition.pods :]
             longer = last if since == -inf else [seconds for seconds in last if seconds > since]
             options.append((float(share) * len(longer) / len(last), longer, repetition))
-        rest = float(uniforms[1]) * (sum(weight for weight, _, _ in options) + is_new)
+        remainder = float(uniforms[1]) * (sum(weight for weight, _, _ in options) + is_new)
         for weight, longer, repetition in options:
-            rest -= weight
-            if rest < 0:
+            remainder -= weight
+            if remainder < 0:
                 return longer[int(uniforms[2] * len(longer))] + repetition.spread * factor
         return None
 

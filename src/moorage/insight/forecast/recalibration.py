@@ -158,15 +158,15 @@ def _choose_point(
     past: Sequence[CheckedForecast], started: NDArray[np.bool_], waited: Floats, points: Sequence[float]
 ) -> float:
     """Return the mean of the simulated median and of the point with the smallest median error so far."""
-    known = [
+    comparable = [
         (item.points, float(seconds))
         for item, is_started, seconds in zip(past, started, waited, strict=True)
         if is_started and len(item.points) >= len(points)
     ]
-    if len(known) < LEAST_STARTS:
+    if len(comparable) < LEAST_STARTS:
         return points[0]
     errors = [
-        HANDICAPS[kind] * float(np.median([abs(candidates[kind] - seconds) for candidates, seconds in known]))
+        HANDICAPS[kind] * float(np.median([abs(candidates[kind] - seconds) for candidates, seconds in comparable]))
         for kind in range(len(points))
     ]
     return (points[0] + points[int(np.argmin(errors))]) / 2

@@ -75,9 +75,9 @@ class EventStream:
         self._sink = sink
         sink.send(chunk(b"retry: 2000\n\n"))
         self._news.add(self)
-        self.go_on()
+        self.resume_sending()
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         """Send the newest version, unless the reader has it or does not read."""
         latest = self._news.latest
         if self._sink is not None and not self._sink.is_full and latest and latest != self._sent:
@@ -97,7 +97,7 @@ class EventStream:
                 sink.abort()
             return
         self._stalled = 0
-        self.go_on()
+        self.resume_sending()
         if self._ticks >= MAX_TICKS:
             self.stop()
             sink.end()

@@ -59,14 +59,14 @@ class PageObserver(AttemptObserver):
         self.count = 0
         self.bound_count = 0
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record an attempt."""
         if isinstance(outcome, Placed):
             self._note(queued, Result.SCHEDULED, node=outcome.node_name)
         elif isinstance(outcome, Unschedulable | Failed):
             self._failed(queued, outcome)
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a bound pod."""
         self.bound_count += 1
         second = self._second()
@@ -75,7 +75,7 @@ class PageObserver(AttemptObserver):
             second.latency += max(0.0, self._clock.now() - queued.initial_attempt_timestamp)
         self.failures.discard(queued.uid)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding of a pod."""
         self._failed(queued, outcome)
 
@@ -199,7 +199,7 @@ class LiveCluster(PageSource):
             if now - self._searched_at > HELP_SECONDS:
                 self._searched_at = now
                 self._suggestions.forget()
-            self._suggestions.search_for(self._state.groups)
+            self._suggestions.search_groups(self._state.groups)
         return self._state
 
     def _read(self) -> PageState:

@@ -87,7 +87,7 @@ class ReplayedCluster(PageSource):
         if at <= 0.0:
             return self._cluster.session(run.policy)
         documents_without_pods = [document for document in self._cluster.documents if document.kind != "Pod"]
-        pods = to_documents(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
+        pods = to_documents(map(_written, run.for_sessions.replay_pods(at)), source="the simulation")
         documents: list[Document] = [*documents_without_pods, *pods]
         return Session(documents, run.policy, honors_nominations=False)
 
@@ -129,7 +129,7 @@ class ReplayedCluster(PageSource):
             members=Counter(group for key in moment.placed if (group := played.replay.pods[key].group_key)),
         )
         if self._can_suggest(run, at):
-            search.search_for(state.groups)
+            search.search_groups(state.groups)
         return state
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
@@ -144,7 +144,7 @@ class ReplayedCluster(PageSource):
 
     def placed(self, run: int, at: float) -> Sequence[Pod]:
         """List the pods on nodes."""
-        return [pod for pod in self._runs[run].replay.pods_at(at) if pod.node_name]
+        return [pod for pod in self._runs[run].replay.replay_pods(at) if pod.node_name]
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""

@@ -94,7 +94,7 @@ class StaticCluster(PageSource):
             self._version += 1
             took = max(loop.time() - began, 0.001)
             batch = min(max(1, int(batch * BATCH_SECONDS / took)), MAX_BATCH)
-        self.suggestions.search_for(self.state(0, 0.0).groups)
+        self.suggestions.search_groups(self.state(0, 0.0).groups)
 
     def _try_some(self, pods: Sequence[Pod]) -> list[WaitingPodLine]:
         session = self.thread.session(None)

@@ -33,7 +33,7 @@ class SuggestionSearch:
         self.found: dict[str, Suggestion] = {}
         self.version = 0
 
-    def search_for(self, groups: Sequence[WaitingGroup]) -> None:
+    def search_groups(self, groups: Sequence[WaitingGroup]) -> None:
         """Start a search for groups without a suggestion, unless one is running."""
 
         def can_be_fixed(group: WaitingGroup) -> bool:

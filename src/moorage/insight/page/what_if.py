@@ -15,7 +15,7 @@ from moorage.common.errors import InputError, describe_decode_error, did_you_mea
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.node_columns import compute_load
 from moorage.insight.whatif.changes import evicted, is_bound_to_node
-from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, decode_edit, put
 from moorage.insight.whatif.objects import missing
 from moorage.insight.whatif.questions import template_pods
 from moorage.insight.whatif.session import Session
@@ -59,7 +59,7 @@ def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any
         before, untried = _place_in_order(session, pending_keys, deadline)
         before_load = compute_load(session.scheduler.cache.nodes)
     with _open_changed(session, wish) as changed_session, changed_session.branch():
-        changed_session.apply(*(edit_from(edit) for edit in wish.edits))
+        changed_session.apply(*(decode_edit(edit) for edit in wish.edits))
         drained: dict[str, str] = {}
         for name in wish.drain:
             drained |= _drain(changed_session, name)

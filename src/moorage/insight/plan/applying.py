@@ -52,8 +52,8 @@ def apply_plan_step(
         target, text = Path(path), msgspec.json.format(msgspec.json.encode(current.as_data()), indent=2)
         try:
             if current.steps != plan.steps:
-                with private_file(Path(f"{path}.previous")) as former:
-                    former.write(target.read_bytes())
+                with private_file(Path(f"{path}.previous")) as backup:
+                    backup.write(target.read_bytes())
             with private_file(target) as file:
                 file.write(text + b"\n")
         except OSError as error:
@@ -188,8 +188,8 @@ class PlanApplier:
 
     @staticmethod
     def _has_moved(plan: Plan, step: PlanStep, item: PlannedEviction) -> bool:
-        former = plan.steps[: plan.steps.index(step)]
-        return any(eviction.pod == item.pod for earlier in former for eviction in earlier.evict)
+        previous_steps = plan.steps[: plan.steps.index(step)]
+        return any(eviction.pod == item.pod for earlier in previous_steps for eviction in earlier.evict)
 
     def _find_changes(self, session: Session, plan: Plan, step: PlanStep) -> tuple[Lines, EqualNodes]:
         """Repeat the prediction of a step on the current state. Return the differences, and nodes with equal scores."""
@@ -370,8 +370,8 @@ def _is_same(now: PlannedEviction, item: PlannedEviction) -> bool:
 
 def _replacements(pods: Iterable[Pod], owner: str, existing: Sequence[str]) -> list[Pod]:
     """Return the pods of a controller that were created since the step began."""
-    former = set(existing)
-    new = (pod for pod in pods if _owner(pod) == owner and pod.uid not in former)
+    previous_uids = set(existing)
+    new = (pod for pod in pods if _owner(pod) == owner and pod.uid not in previous_uids)
     return [pod for pod in new if not pod.is_terminating and not pod.is_finished]
 
 

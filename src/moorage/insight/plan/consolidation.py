@@ -103,7 +103,7 @@ class Consolidation:
         return replace(plan, bound=Bound(lowest, "nodes", True, method), feasible=True, reason=stopped)
 
     def _used(self) -> list[str]:
-        return [name for name in self._run.node_names() if self._run.pods_on(name)]
+        return [name for name in self._run.node_names() if self._run.list_node_pods(name)]
 
     def _rank(self) -> Rank:
         """Return the price and the number of used nodes, and the moves so far."""
@@ -113,16 +113,18 @@ class Consolidation:
     def _solve(self, prices: Mapping[str, float] | None = None) -> PackingSolution | None:
         """Find the fewest or the cheapest nodes for the movable pods. Other pods remain on their nodes."""
         run = self._run
-        units = run.units_on(run.node_names())
+        units = run.list_node_units(run.node_names())
         movable = [pod for unit in units if run.find_refusal(unit) is None for pod in unit.pods]
         moving = {pod.uid for pod in movable}
-        forced = [name for name in run.node_names() if any(pod.uid not in moving for pod in run.pods_on(name))]
+        forced = [name for name in run.node_names() if any(pod.uid not in moving for pod in run.list_node_pods(name))]
         problem = model_packing(run.session, movable, forced)
         return solve_packing(problem, prices=prices, max_moves=run.rules.constraints.max_moves)
 
     def _find_used_nodes(self, solution: PackingSolution) -> set[str]:
         moving = set(solution.nodes)
-        fixed = {name for name in self._run.node_names() if any(p.key not in moving for p in self._run.pods_on(name))}
+        fixed = {
+            name for name in self._run.node_names() if any(p.key not in moving for p in self._run.list_node_pods(name))
+        }
         return set(solution.nodes.values()) | fixed
 
     def _orders(self) -> Iterable[partial[None]]:
@@ -130,7 +132,9 @@ class Consolidation:
         run, by_use = self._run, self._sort_by_use()
         yield partial(self._empty, by_use)
         if any(self._prices.values()):
-            yield partial(self._empty, sorted(by_use, key=lambda name: (bool(run.pods_on(name)), -self._prices[name])))
+            yield partial(
+                self._empty, sorted(by_use, key=lambda name: (bool(run.list_node_pods(name)), -self._prices[name]))
+            )
 
     def _attempts(self, solution: PackingSolution) -> Iterable[partial[None]]:
         """Yield drains of the nodes that an assignment does not use."""
@@ -145,7 +149,7 @@ class Consolidation:
         run = self._run
         shares = {info.name: utilization(info) for info in run.session.scheduler.cache.nodes}
         names = [name for name in run.node_names() if not run.rules.constraints.excludes(name)]
-        return sorted(names, key=lambda name: (bool(run.pods_on(name)), shares[name], name))
+        return sorted(names, key=lambda name: (bool(run.list_node_pods(name)), shares[name], name))
 
     def _choose(
         self, attempts: Iterable[partial[None]], lowest: int, winner: partial[None] | None, best: Rank
@@ -184,7 +188,7 @@ class Consolidation:
             if is_limited and monotonic() > self._end:
                 self._is_stopped = True
                 return
-            if any(run.find_refusal(unit) is not None for unit in run.units_on([name])):
+            if any(run.find_refusal(unit) is not None for unit in run.list_node_units([name])):
                 continue
             mark, drain = run.mark(), Drain(run)
             if not drain.empty([name]) or run.pending:

@@ -97,8 +97,8 @@ def _explain(run: PlanRun, stuck: Sequence[ImmovablePod]) -> str:
         count = len(run.pending)
         return f"{count} evicted {'pod remains' if count == 1 else 'pods remain'} pending"
     first = stuck[0]
-    others = len(stuck) - 1
-    suffix = f"; {others} more {'pod' if others == 1 else 'pods'} cannot move" if others else ""
+    other_count = len(stuck) - 1
+    suffix = f"; {other_count} more {'pod' if other_count == 1 else 'pods'} cannot move" if other_count else ""
     return f"{first.pod} cannot leave {first.node}: {first.reason.rstrip('., ')}{suffix}"
 
 
@@ -122,7 +122,7 @@ class Drain:
         """Cordon nodes and evict their pods in as many steps as the budgets need. Return whether all pods left."""
         run, count = self._run, len(self._run.steps)
         cordon = [name for name in nodes if name not in run.cordoned]
-        units = run.units_on(nodes)
+        units = run.list_node_units(nodes)
         retried = self._evict(nodes, cordon, units)
         if retried:
             # Other pods have moved: a pod that depends on them may have a node now.
@@ -136,7 +136,7 @@ class Drain:
         if uncordons:
             run.set_cordon(cordon, False)
             run.steps[-1] = replace(run.steps[-1], uncordon=tuple(cordon))
-        is_empty = {name: not run.pods_on(name) for name in nodes}
+        is_empty = {name: not run.list_node_pods(name) for name in nodes}
         run.emptied |= {name: None for name in nodes if is_empty[name]}
         return all(is_empty.values())
 

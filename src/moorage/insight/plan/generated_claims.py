@@ -36,7 +36,7 @@ class GeneratedClaims:
                     if owner.get("kind") == "Pod":
                         self._by_pod.setdefault(str(owner.get("uid")), []).append(target)
 
-    def renew(self, pod: Pod, fresh: dict[str, Any], former: Mapping[str, Any]) -> dict[str, Any]:
+    def renew(self, pod: Pod, fresh: dict[str, Any], previous: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the claims of an evicted pod by new ones. Return the new pod, whose status names its claims."""
         for target in self._by_pod.get(pod.uid, ()):
             content = self._session.objects.content(target)
@@ -46,7 +46,7 @@ class GeneratedClaims:
                 if volume in self._session.objects:
                     self._session.apply(DeleteObject(volume))  # it is deleted, or keeps the data of the former claim
                 self._session.apply(DeleteObject(target), CreateObject(renewed))
-        statuses = (former.get("status") or {}).get("resourceClaimStatuses")
+        statuses = (previous.get("status") or {}).get("resourceClaimStatuses")
         is_generated = any(target.kind == DEVICES for target in self._by_pod.get(pod.uid, ()))
         return {**fresh, "status": {"resourceClaimStatuses": statuses}} if statuses and is_generated else fresh
 
@@ -72,13 +72,13 @@ class GeneratedClaims:
         if not targets:
             return {}
         manager, _ = self._session.scheduler.services.shared[DRA_MANAGER]
-        found = {}
+        allocations = {}
         for target in targets:
             claim = self._session.objects.find(target)
             result = None if claim is None else manager.claims.pending_allocation(claim.uid)
             if result is not None:
-                found[target] = to_builtins(result)
-        return found
+                allocations[target] = to_builtins(result)
+        return allocations
 
     def allocate(self, allocations: Mapping[ObjectId, Mapping[str, Any]]) -> None:
         """Write the devices of placed pods to their claims, so that other pods do not get them."""

@@ -130,12 +130,12 @@ class RoomSearch:
             return
         lowest = min(pod.priority for pod in requested)
         names = {pod.key for pod in requested}
-        others = (
+        other_pods = (
             pod
             for pod in find_pending(self._session)
             if pod.key not in names and pod.priority >= lowest and pod.scheduler_name in self._session.scheduler.runners
         )
-        rivals = [pod.key for pod in islice(others, MAX_COMPETITORS) if self._fits(pod.key)]
+        rivals = [pod.key for pod in islice(other_pods, MAX_COMPETITORS) if self._fits(pod.key)]
         if rivals:
             pods = "1 other pending pod" if len(rivals) == 1 else f"{len(rivals)} other pending pods"
             yield f"{pods} of the same or a higher priority may use the free capacity: {', '.join(rivals[:MAX_NAMED])}"
@@ -172,7 +172,7 @@ class RoomSearch:
         run = self._run
         if run.rules.constraints.force or self._is_partial or not self._is_thorough:
             return ""  # deleted pods need no node, and some pods may remain pending
-        units = run.units_on(run.node_names())
+        units = run.list_node_units(run.node_names())
         movable = [pod for unit in units if run.find_refusal(unit) is None for pod in unit.pods]
         requested = [self._session.pod(key) for unit in self._request for key in unit.pods]
         try:
@@ -221,7 +221,7 @@ class RoomSearch:
         return not _shortages(pod, info, [member for member in movable if member.node_name == info.name])
 
     def _movable_units(self, node: str) -> list[MoveUnit]:
-        return [unit for unit in self._run.units_on([node]) if self._run.find_refusal(unit) is None]
+        return [unit for unit in self._run.list_node_units([node]) if self._run.find_refusal(unit) is None]
 
     def _search(self) -> list[Clearing] | None:
         """Find the clearings for the requested units, one by one."""
@@ -395,7 +395,7 @@ class RoomSearch:
             if pod.node_name:
                 session.unplace(pod)
             attempt = session.try_pod(pod.key, preempts=False)
-        return bool(attempt.node) if row is None else attempt.fits_on(row)
+        return bool(attempt.node) if row is None else attempt.fits_row(row)
 
     def _repeat(
         self, clearings: Sequence[Clearing], *, is_kept: bool, with_reserved: bool

@@ -124,16 +124,16 @@ class PlanRun:
                 hint = did_you_mean(name, existing) or "use the name of a node in the cluster"
                 raise InputError(f"node {name}", "not found", hint=hint)
 
-    def pods_on(self, name: str) -> list[Pod]:
+    def list_node_pods(self, name: str) -> list[Pod]:
         """Return the pods that a drain must move: not DaemonSet, static or terminating pods."""
         info = self.session.scheduler.cache.node(name)
         pods = () if info is None else info.pods.values()
         return [pod for pod in pods if not pod.is_terminating and not self.rules.stays_with_node(pod)]
 
-    def units_on(self, names: Iterable[str]) -> list[MoveUnit]:
+    def list_node_units(self, names: Iterable[str]) -> list[MoveUnit]:
         """Return the units with pods on some nodes, in the order of the scheduling queue."""
         units: dict[str, MoveUnit] = {}
-        for pod in largest_first([pod for name in names for pod in self.pods_on(name)]):
+        for pod in largest_first([pod for name in names for pod in self.list_node_pods(name)]):
             unit = self.find_unit(pod)
             units.setdefault(unit.key, unit)
         return list(units.values())
@@ -314,11 +314,11 @@ def describe_cluster(session: Session, taken_at: float | None = None) -> Planned
 
 def _list_equals(decision: Decision) -> tuple[str, ...]:
     """Return the nodes with the highest total, as far as the decision has details of nodes."""
-    chosen = decision.nodes.get(decision.node)
-    if chosen is None or decision.tied:
+    winner = decision.nodes.get(decision.node)
+    if winner is None or decision.tied:
         return decision.tied
     return tuple(
-        name for name, entry in decision.nodes.items() if not entry.is_rejected and entry.total == chosen.total
+        name for name, entry in decision.nodes.items() if not entry.is_rejected and entry.total == winner.total
     )
 
 

@@ -91,7 +91,7 @@ class Rebalance:
 
     def _misplaced(self) -> Iterator[tuple[Pod, str]]:
         run, session = self._run, self._run.session
-        for pod in [pod for name in run.node_names() for pod in run.pods_on(name)]:
+        for pod in [pod for name in run.node_names() for pod in run.list_node_pods(name)]:
             if pod.scheduler_name not in session.scheduler.runners:
                 continue
             plugin = find_rejections(session, pod.key).get(pod.node_name, "")
@@ -103,7 +103,7 @@ class Rebalance:
         run = self._run
         for name in run.node_names():
             by_owner: dict[str, list[Pod]] = {}
-            for pod in run.pods_on(name):
+            for pod in run.list_node_pods(name):
                 owner = pod.metadata.controller
                 if owner is not None and owner.kind in REPLICATED:
                     by_owner.setdefault(owner.uid, []).append(pod)
@@ -115,13 +115,13 @@ class Rebalance:
                     self._try_move(pod, f"another pod of its controller is on {name}", has_none)
 
     def _count(self, node: str, owner_uid: str) -> int:
-        owners = (pod.metadata.controller for pod in self._run.pods_on(node))
+        owners = (pod.metadata.controller for pod in self._run.list_node_pods(node))
         return sum(owner is not None and owner.uid == owner_uid for owner in owners)
 
     def move_to_preferred(self) -> None:
         """Move pods to nodes where their preferred node affinity has a larger weight."""
         run, cache = self._run, self._run.session.scheduler.cache
-        for pod in [pod for name in run.node_names() for pod in run.pods_on(name)]:
+        for pod in [pod for name in run.node_names() for pod in run.list_node_pods(name)]:
             try:
                 preferences = parse_preferences(find_node_affinity(pod).preferred or ())
             except SelectorError:
@@ -141,7 +141,7 @@ class Rebalance:
         """Move pods from hot nodes to nodes that do not become hot."""
         run = self._run
         for name in sorted(run.node_names(), key=self._use, reverse=True):
-            for pod in self._cheapest(run.pods_on(name)):
+            for pod in self._cheapest(run.list_node_pods(name)):
                 if self._use(name) <= self._hot:
                     break
                 is_cool = lambda step: all(self._use(item.node) <= self._hot for item in step.evict)  # noqa: E731
@@ -187,10 +187,10 @@ class Rebalance:
     def find_remaining(self) -> Iterator[ImmovablePod]:
         """Yield misplaced pods that the plan does not move, and one such pod of each hot node."""
         for pod, reason in self._misplaced():
-            why = self._refusals.get(pod.key, "no better node")
-            yield ImmovablePod(pod.key, pod.node_name, "misplaced", f"{reason}; {why}")
+            refusal = self._refusals.get(pod.key, "no better node")
+            yield ImmovablePod(pod.key, pod.node_name, "misplaced", f"{reason}; {refusal}")
         for name in self._run.node_names():
-            pods = self._cheapest(self._run.pods_on(name))
+            pods = self._cheapest(self._run.list_node_pods(name))
             if pods and self._use(name) > self._hot:
-                why = self._refusals.get(pods[0].key, "no better node")
-                yield ImmovablePod(pods[0].key, name, "hot", f"{name} is hot ({self._use(name):.0%}); {why}")
+                refusal = self._refusals.get(pods[0].key, "no better node")
+                yield ImmovablePod(pods[0].key, name, "hot", f"{name} is hot ({self._use(name):.0%}); {refusal}")

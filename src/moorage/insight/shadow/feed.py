@@ -66,12 +66,12 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         elif before is not None:
             self._send_or_hold(encode_frame(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
 
-    def assumed(self, pod: Pod) -> None:
+    def on_assume(self, pod: Pod) -> None:
         """Send an assumption."""
         if self.send is not None and not self._is_applying:
             self._send_or_hold(encode_frame(Assumed(pod.key, pod.node_name)))
 
-    def forgotten(self, pod: Pod) -> None:
+    def on_forget(self, pod: Pod) -> None:
         """Send the end of an assumption."""
         if self.send is not None and not self._is_applying:
             self._send_or_hold(encode_frame(Forgotten(pod.key)))
@@ -82,16 +82,16 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         elif self.send is not None:
             self.send(message)
 
-    def trying(self, queued: QueuedPodInfo) -> None:
+    def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Hold back the changes of an attempt until it is decided whether the shadow gets a request about it."""
         if self.send is not None:
             self._held = []
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Note whether there is anything to choose from."""
         self._fits_nowhere = isinstance(result, NoNode)
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Send a request about the attempt, if it is eligible, and then its changes."""
         messages, self._held = self._held, None
         if messages is None or self.send is None:

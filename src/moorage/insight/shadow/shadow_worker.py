@@ -107,7 +107,7 @@ class ShadowCluster:
         self._scheduler = offline.scheduler
         self._in_charge = in_charge
         self._is_limited = any(
-            in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
+            in_charge.config.find_percentage(profile) is not None for profile in in_charge.config.profiles
         )
         self._pods = self._scheduler.objects[Pod]
         self._kinds: dict[str, tuple[type[KubeObject], msgspec.json.Decoder[KubeObject]]] = {

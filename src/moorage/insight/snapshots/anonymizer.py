@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from moorage.cluster import RUN_FOR
-from moorage.insight.snapshots.expression_renaming import rename_expression, words_in
+from moorage.insight.snapshots.expression_renaming import find_words, rename_expression
 from moorage.insight.snapshots.public_words import PUBLIC_DOMAINS, PUBLIC_KEYS, PUBLIC_WORDS
 from moorage.kube.schema import Field, Schema, find_kind_schema
 
@@ -182,7 +182,7 @@ class Anonymizer:
 
     def _expression(self, text: str) -> str:
         if self._is_collecting:
-            self._words_in_expressions |= words_in(text)
+            self._words_in_expressions |= find_words(text)
         texts = () if self._is_collecting else sorted(self._device_texts)
         expression, is_same = rename_expression(text, self.name, texts)
         if not is_same:

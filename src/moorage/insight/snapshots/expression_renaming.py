@@ -39,7 +39,7 @@ TEXT_FUNCTIONS: Final = TESTS | {
 NUMBER: Final = re.compile(r"v?\d[\d.]*(?:[munkKMGTPE]i?)?")
 
 
-def words_in(expression: str) -> set[str]:
+def find_words(expression: str) -> set[str]:
     """Return the identifiers and texts of an expression."""
     tokens = TOKEN.finditer(expression)
     return {_text(match[0]) if match.lastgroup == "string" else match[0] for match in tokens}

@@ -39,7 +39,7 @@ class Attempt(Struct, frozen=True):
         result = f"node={self.node!r}" if self.node else f"message={self.decision.message!r}"
         return f"Attempt(pod={self.decision.pod!r}, {result})"
 
-    def fits_on(self, row: int) -> bool:
+    def fits_row(self, row: int) -> bool:
         """Return whether the node in a row of the cache is feasible."""
         result = self.found.result if isinstance(self.found, ExtendedNodes) else self.found
         if self.gates or result is None or isinstance(result, NoNode):

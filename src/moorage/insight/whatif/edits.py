@@ -143,7 +143,7 @@ def remove_items(path: Sequence[str | int], indexes: Iterable[int]) -> list[Oper
     return [remove(*path, index) for index in sorted(set(indexes), reverse=True)]
 
 
-def edit_from(data: Any) -> Edit:
+def decode_edit(data: Any) -> Edit:
     """Decode an edit from JSON data. Raise InputError if it is invalid."""
     if isinstance(data, Mapping):
         if isinstance(data.get("create"), Mapping):

@@ -168,7 +168,7 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
         fresh = evicted(content)
         session.apply(CreateObject(fresh))
         attempt = session.try_pod(ObjectId.of(fresh).key, preempts=False)
-        node = next((name for name in chain(opened, closed) if attempt.fits_on(rows[name])), "")
+        node = next((name for name in chain(opened, closed) if attempt.fits_row(rows[name])), "")
         if not node:
             return None
         if node in closed:
@@ -193,7 +193,7 @@ def _accepts(session: Session, placements: Sequence[tuple[Mapping[str, Any], str
             session.apply(CreateObject(content))
             attempt = session.try_pod(ObjectId.of(content).key, preempts=False)
             node_info = session.scheduler.cache.node(name)
-            if node_info is None or not attempt.fits_on(node_info.row):
+            if node_info is None or not attempt.fits_row(node_info.row):
                 return False
     return True
 

@@ -402,19 +402,19 @@ class LastAttempt(AttemptLog):
         self.last: SearchResult | ExtendedNodes | None = None
         self.last_group: GroupAttempt | None = None
 
-    def group_ended(self, attempt: GroupAttempt) -> None:
+    def on_group_end(self, attempt: GroupAttempt) -> None:
         """Keep the attempt of a group."""
         self.last_group = attempt
-        super().group_ended(attempt)
+        super().on_group_end(attempt)
 
     def describe_nodes(self, enabled: bool) -> None:
         """Set whether decisions describe every node."""
         self._with_nodes = enabled
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Keep the search result."""
         self.last = result
-        super().found(queued, runner, result)
+        super().on_search(queued, runner, result)
 
 
 class RevocablePlacements:

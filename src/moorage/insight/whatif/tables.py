@@ -47,10 +47,10 @@ def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
         by_plugin = {item.plugin: item.weight * item.normalized for item in scores.by_plugin}
         columns = {"total": scores.totals, **by_plugin}
     else:
-        nothing = np.zeros(len(rows), dtype=np.int64)
+        zeros = np.zeros(len(rows), dtype=np.int64)
         # A plugin that its pre-score has skip the pod adds nothing.
         item = next((item for item in scores.by_plugin if item.plugin == plugin), None)
-        raw, normalized = (nothing, nothing) if item is None else (item.raw, item.normalized)
+        raw, normalized = (zeros, zeros) if item is None else (item.raw, item.normalized)
         weight = runner.profile.weights[plugin]
         columns = {"weighed": weight * normalized, "normalized": normalized, "raw": raw}
     rows_by_node = [

@@ -222,23 +222,26 @@ class TemplateClaims(NamedTuple):
 
 def find_template_claims(session: Session, pods: AbstractSet[str]) -> dict[ObjectId, ObjectId]:
     """Find the claims of pods that were created from templates, with their templates."""
-    found: dict[ObjectId, ObjectId] = {}
+    template_ids: dict[ObjectId, ObjectId] = {}
     for pod in (session.pod(key) for key in pods if ObjectId("Pod", *key.split("/")) in session.objects):
         templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
         for item in pod.status.resource_claim_statuses:
             if item.resource_claim_name and (template := templates.get(item.name)):
                 claim = ObjectId("ResourceClaim", pod.namespace, item.resource_claim_name)
-                found[claim] = ObjectId("ResourceClaimTemplate", pod.namespace, template)
-    return found
+                template_ids[claim] = ObjectId("ResourceClaimTemplate", pod.namespace, template)
+    return template_ids
 
 
 def make_template_claims(session: Session, pod: Pod) -> TemplateClaims:
     """Create the resource claims that the claim controller of Kubernetes would create for a pod."""
-    target, made = ObjectId("Pod", pod.namespace, pod.name), {item.name for item in pod.status.resource_claim_statuses}
+    target, existing_names = (
+        ObjectId("Pod", pod.namespace, pod.name),
+        {item.name for item in pod.status.resource_claim_statuses},
+    )
     edits, templates, statuses = list[Edit](), dict[ObjectId, ObjectId](), list[dict[str, str]]()
     for entry in pod.spec.resource_claims:
         template = ObjectId("ResourceClaimTemplate", pod.namespace, entry.resource_claim_template_name or "")
-        if entry.name in made or template not in session.objects:
+        if entry.name in existing_names or template not in session.objects:
             continue
         claim, number = ObjectId("ResourceClaim", pod.namespace, f"{pod.name}-{entry.name}"), 1
         while claim in session.objects:

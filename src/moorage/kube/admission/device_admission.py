@@ -91,15 +91,15 @@ def _expressions(data: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]
                 yield f"{location}[{number}].cel.expression", expression
 
 
-def _located(data: Any, way: list[str], location: str) -> Iterator[tuple[str, Any]]:
+def _located(data: Any, path: list[str], location: str) -> Iterator[tuple[str, Any]]:
     """Yield the values at a path with their locations. ``*`` selects every item of a list."""
-    if not way:
+    if not path:
         yield location, data
-    elif way[0] == _EACH:
+    elif path[0] == _EACH:
         for number, item in enumerate(data if isinstance(data, list) else ()):
-            yield from _located(item, way[1:], f"{location}[{number}]")
-    elif isinstance(data, Mapping) and way[0] in data:
-        yield from _located(data[way[0]], way[1:], f"{location}.{way[0]}".removeprefix("."))
+            yield from _located(item, path[1:], f"{location}[{number}]")
+    elif isinstance(data, Mapping) and path[0] in data:
+        yield from _located(data[path[0]], path[1:], f"{location}.{path[0]}".removeprefix("."))
 
 
 def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str, str]) -> Iterator[FieldError]:
@@ -118,15 +118,15 @@ def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str,
 def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:
     """Yield the mappings that may contain the fields, with the name of the field."""
     for path in paths:
-        *way, name = path
-        yield from ((parent, name) for parent in _reached(data, way) if isinstance(parent, dict))
+        *parent_path, name = path
+        yield from ((parent, name) for parent in _reached(data, parent_path) if isinstance(parent, dict))
 
 
-def _reached(data: Any, way: list[str]) -> Iterator[Any]:
-    if not way:
+def _reached(data: Any, path: list[str]) -> Iterator[Any]:
+    if not path:
         yield data
         return
-    first, *tail = way
+    first, *tail = path
     items: Iterable[Any]
     if first == _EACH:
         items = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()

@@ -32,7 +32,7 @@ class Taint(KubeStruct, frozen=True):
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
     @property
-    def keeps_pods_off(self) -> bool:
+    def repels_pods(self) -> bool:
         """Whether the taint forbids scheduling rather than discouraging it."""
         return self.effect in (NO_SCHEDULE, NO_EXECUTE)
 
@@ -60,8 +60,8 @@ class Toleration(KubeStruct, frozen=True):
         if by_number and self.operator in COMPARISONS:
             limit, taint_value = whole_number(self.value), whole_number(taint.value)
             if limit is None or taint_value is None:
-                which, text = ("toleration", self.value) if limit is None else ("taint", taint.value)
-                log.error(f"failed to parse {which} value as int64", key=self.key, value=text)
+                source, text = ("toleration", self.value) if limit is None else ("taint", taint.value)
+                log.error(f"failed to parse {source} value as int64", key=self.key, value=text)
                 return False
             return taint_value < limit if self.operator == "Lt" else taint_value > limit
         return self.operator == "Exists"

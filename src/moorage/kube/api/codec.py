@@ -106,7 +106,7 @@ def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bo
     return True
 
 
-def patch_between(before: KubeObject, after: KubeObject) -> dict[str, Any]:
+def build_patch(before: KubeObject, after: KubeObject) -> dict[str, Any]:
     """Return the JSON merge patch that makes one version of an object of another."""
     if is_custom(after) or after.holds_json:
         return difference(to_data(before), to_data(after))

@@ -54,27 +54,27 @@ class Schedule(Struct, frozen=True):
         if moment > _END:
             return None
         start = datetime.fromtimestamp(moment, zone).replace(second=0, microsecond=0, tzinfo=None)
-        when = start + timedelta(minutes=1)
-        while when < start + _HORIZON:
-            later = self._later(when)
+        candidate = start + timedelta(minutes=1)
+        while candidate < start + _HORIZON:
+            later = self._later(candidate)
             if later is None:
-                timestamp = when.replace(tzinfo=zone).timestamp()
+                timestamp = candidate.replace(tzinfo=zone).timestamp()
                 if timestamp > moment:
                     return timestamp
-                later = when + timedelta(minutes=1)
-            when = later
+                later = candidate + timedelta(minutes=1)
+            candidate = later
         return None
 
-    def _later(self, when: datetime) -> datetime | None:
+    def _later(self, moment: datetime) -> datetime | None:
         """Return the next moment worth looking at, or ``None`` if this one is it."""
-        if when.month not in self.months:
-            return (when.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
-        day, weekday = when.day in self.days, when.isoweekday() % 7 in self.weekdays
+        if moment.month not in self.months:
+            return (moment.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
+        day, weekday = moment.day in self.days, moment.isoweekday() % 7 in self.weekdays
         if not ((day or weekday) if self.either_day else (day and weekday)):
-            return when.replace(hour=0, minute=0) + timedelta(days=1)
-        if when.hour not in self.hours:
-            return when.replace(minute=0) + timedelta(hours=1)
-        return None if when.minute in self.minutes else when + timedelta(minutes=1)
+            return moment.replace(hour=0, minute=0) + timedelta(days=1)
+        if moment.hour not in self.hours:
+            return moment.replace(minute=0) + timedelta(hours=1)
+        return None if moment.minute in self.minutes else moment + timedelta(minutes=1)
 
     def latest(self, start: float, end: float, zone: tzinfo = UTC) -> float | None:
         """Return the last time after ``start``, up to ``end``, at which the schedule was due."""

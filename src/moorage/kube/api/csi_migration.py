@@ -69,7 +69,7 @@ def in_line_driver(volume: Volume) -> str | None:
     return None if migration is None else migration.driver
 
 
-def plugins_migrated_on(csi_node: CSINode | None) -> str:
+def list_migrated_plugins(csi_node: CSINode | None) -> str:
     """Return the plugins with volumes that CSI serves on a node, from the node's annotation."""
     return "" if csi_node is None else csi_node.annotations.get(MIGRATED_PLUGINS, "")
 

@@ -223,8 +223,8 @@ def _stability(kind: Kind) -> int:
 
 
 def _versions(decoded: Kind) -> tuple[Kind, ...]:
-    same = (kind for kind in KINDS if (kind.group, kind.name) == (decoded.group, decoded.name))
-    newer = [replace(kind, type=decoded.type) for kind in same if _stability(kind) > _stability(decoded)]
+    all_versions = (kind for kind in KINDS if (kind.group, kind.name) == (decoded.group, decoded.name))
+    newer = [replace(kind, type=decoded.type) for kind in all_versions if _stability(kind) > _stability(decoded)]
     return (*sorted(newer, key=_stability, reverse=True), decoded) if newer else ()
 
 

@@ -86,25 +86,25 @@ def either(left: Size, right: Size) -> Size:
 def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
     """Return the bounds of fields of two values. A value without fields may have any."""
     if not (left.fields and right.fields):
-        scalar, other = (left, right) if left.item is None else (right, left)
-        return other.fields if scalar.item is None else ()
-    former, latter = dict(left.fields), dict(right.fields)
+        scalar, compound = (left, right) if left.item is None else (right, left)
+        return compound.fields if scalar.item is None else ()
+    left_fields, right_fields = dict(left.fields), dict(right.fields)
     return tuple(
         (
             name,
-            either(former[name], latter[name])
-            if name in former and name in latter
-            else former.get(name) or latter[name],
+            either(left_fields[name], right_fields[name])
+            if name in left_fields and name in right_fields
+            else left_fields.get(name) or right_fields[name],
         )
-        for name in former | latter
+        for name in left_fields | right_fields
     )
 
 
 def any_of(sizes: Iterable[Size]) -> Size:
     """Return a bound on a value that has one of several bounds."""
     largest = SCALAR
-    for each in sizes:
-        largest = either(largest, each)
+    for candidate in sizes:
+        largest = either(largest, candidate)
     return largest
 
 
@@ -200,16 +200,16 @@ class _Estimate:
         entry = either(source.entry(), size(source.key)) if source.key else source.entry()
         # The results of all, exists and exists_one begin with a literal and remain scalars.
         collects = turns > 0 and not isinstance(node.start, Literal)
-        grown = size(start.length + turns, key=start.key, item=start.item) if collects else start
-        inner = {**names, node.variable: entry, node.second: entry, node.result_name: grown}
+        accumulated = size(start.length + turns, key=start.key, item=start.item) if collects else start
+        inner = {**names, node.variable: entry, node.second: entry, node.result_name: accumulated}
         before, self._times = self._times, self._times * turns
         if turns:
             self._charge(1)
             self.visit(node.condition, inner)
             step = self.visit(node.step, inner)
-            grown = either(grown, size(min(step.length, grown.length), key=step.key, item=step.item))
+            accumulated = either(accumulated, size(min(step.length, accumulated.length), key=step.key, item=step.item))
         self._times = before
-        return self.visit(node.result, {**names, node.result_name: grown})
+        return self.visit(node.result, {**names, node.result_name: accumulated})
 
     def _call(self, node: Call, names: Mapping[str, Size]) -> Size:
         if node.function == "_?_:_" and len(node.arguments) == 3:

@@ -137,7 +137,7 @@ class Informer(Generic[T]):
         """Read the kind in the version that the server prefers. A new list may find another one after an upgrade."""
         if self.kind not in VERSIONS or self._machine.is_listing:
             return request
-        self._machine.read_as(await self._client.discover(self.kind))
+        self._machine.use_version(await self._client.discover(self.kind))
         return self._machine.next_request()
 
     async def _list(self, request: NextRequest) -> None:
@@ -213,7 +213,7 @@ class Informer(Generic[T]):
         if not isinstance(error, Forbidden):
             return False
         try:
-            return not await self._client.serves(self._client.kind_of(self.kind.type))
+            return not await self._client.serves(self._client.resolve_kind(self.kind.type))
         except MoorageError:
             return False
 

@@ -29,7 +29,7 @@ from moorage.kube.client.credentials import (
     basic,
     check_header,
 )
-from moorage.kube.http.proxies import authorization, is_usable, proxy_for, redacted
+from moorage.kube.http.proxies import authorization, is_usable, redacted, select_proxy
 from moorage.kube.http.tls import ClientTls, from_base64
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -237,7 +237,7 @@ def _connection(
         source=source,
         tls=tls,
         server_name=cluster.tls_server_name,
-        proxy=proxy_for(server, cluster.proxy_url, source, env),
+        proxy=select_proxy(server, cluster.proxy_url, source, env),
         credentials=_credentials(user, cluster, tls, source, clock, login),
         headers=user.impersonation,
         namespace=namespace,

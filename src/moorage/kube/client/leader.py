@@ -118,7 +118,7 @@ class Election:
         self.renewed_at = self._asked_at
 
     @property
-    def held_until(self) -> float:
+    def expiry(self) -> float:
         """The time after which no write may start, unless the lease is renewed."""
         return self.renewed_at + self.settings.renew_deadline if self.is_leader else 0.0
 
@@ -237,11 +237,11 @@ class LeaderElector:
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
         while True:
-            remaining_seconds = self.election.held_until - self.clock.now()
+            remaining_seconds = self.election.expiry - self.clock.now()
             await asyncio.sleep(max(0.0, min(self.settings.retry_period, remaining_seconds)))
-            if self.may_renew() and await self._try(self.election.held_until):
+            if self.may_renew() and await self._try(self.election.expiry):
                 continue
-            if self.clock.now() >= self.election.held_until:
+            if self.clock.now() >= self.election.expiry:
                 raise LeadershipLost("Leaderelection lost")
 
     async def _try(self, deadline: float | None = None) -> bool:
@@ -275,7 +275,7 @@ class LeaderElector:
             self._announced = leader
             log.info("new leader", leader=leader)
             self.on_new_leader(leader)
-        self.on_held(self.election.held_until)
+        self.on_held(self.election.expiry)
         return is_written and self.election.is_leader
 
     async def _renew_unseen(self) -> bool:
@@ -296,8 +296,8 @@ class LeaderElector:
 
     async def _release(self) -> None:
         lease = self.election.release()
-        # After held_until, another replica may lead already: a release would take the lease from it.
-        if lease is None or self.clock.now() >= self.election.held_until:
+        # After the expiry, another replica may lead already: a release would take the lease from it.
+        if lease is None or self.clock.now() >= self.election.expiry:
             return
         try:
             async with asyncio.timeout(min(self.settings.renew_deadline, RELEASE_SECONDS)):

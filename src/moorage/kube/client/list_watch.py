@@ -117,7 +117,7 @@ class ListWatch(Generic[T]):
         """Whether pages of a list are still missing."""
         return bool(self._continue)
 
-    def read_as(self, version: Kind) -> None:
+    def use_version(self, version: Kind) -> None:
         """Send all further requests about another version of the kind."""
         self._path = version.path(namespace=self._namespace)
 

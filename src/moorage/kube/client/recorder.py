@@ -113,11 +113,11 @@ class EventRecorder:
         clock: Clock,
         *,
         limit: TokenBucket | None = None,
-        kind_of: KindOf = find_kind,
+        resolve_kind: KindOf = find_kind,
     ) -> None:
         self.dropped = 0
         self._client = client
-        self._kind_of = kind_of
+        self._kind_of = resolve_kind
         self._hostname = hostname
         self._clock = clock
         self._limit = limit
@@ -314,7 +314,7 @@ def identity(obj: KubeObject) -> tuple[str, ...]:
     return BY_TYPE[type(obj)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
 
 
-def reference(obj: KubeObject, kind_of: KindOf = find_kind) -> Reference:
+def reference(obj: KubeObject, resolve_kind: KindOf = find_kind) -> Reference:
     """Point to an object, in the version in which it was read."""
-    kind, meta = kind_of(type(obj)), obj.metadata
+    kind, meta = resolve_kind(type(obj)), obj.metadata
     return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)

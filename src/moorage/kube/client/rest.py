@@ -181,18 +181,18 @@ class ApiClient:
             raise ServerError(f"invalid list of the resources in {kind.api_version}: {error}") from error
         return any(resource.name == kind.plural for resource in resources)
 
-    def kind_of(self, struct: type[KubeObject]) -> Kind:
+    def resolve_kind(self, struct: type[KubeObject]) -> Kind:
         """Return the kind of a struct, in the version that was discovered or else in the decoded one."""
         kind = find_kind(struct)
         return self._versions.get(kind, kind) if kind in VERSIONS else kind
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object."""
-        return decoded(kind, await self.request("GET", self.kind_of(kind).path(name, namespace)))
+        return decoded(kind, await self.request("GET", self.resolve_kind(kind).path(name, namespace)))
 
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
         """Read all objects of a kind in one request; informers read in pages."""
-        path = self.kind_of(kind).path(namespace=namespace) + (f"?{query}" if query else "")
+        path = self.resolve_kind(kind).path(namespace=namespace) + (f"?{query}" if query else "")
         body = await self.request("GET", path)
         try:
             items = msgspec.json.decode(body, type=RawList).items
@@ -202,12 +202,12 @@ class ApiClient:
 
     async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        kind = self.kind_of(type(obj))
+        kind = self.resolve_kind(type(obj))
         return decoded(type(obj), await self.request("POST", kind.path(namespace=obj.namespace), encoded(obj, kind)))
 
     async def update(self, obj: T, subresource: str = "") -> T:
         """Replace an object by the fields of its struct; only for kinds without fields of other writers."""
-        kind = self.kind_of(type(obj))
+        kind = self.resolve_kind(type(obj))
         path = kind.path(obj.name, obj.namespace, subresource)
         return decoded(type(obj), await self.request("PUT", path, encoded(obj, kind)))
 
@@ -215,13 +215,13 @@ class ApiClient:
         self, obj: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
     ) -> T:
         """Merge something into an object and return it as stored."""
-        path = self.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self.resolve_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
         return decoded(type(obj), body)
 
     async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
-        await self.request("DELETE", self.kind_of(type(obj)).path(obj.name, obj.namespace))
+        await self.request("DELETE", self.resolve_kind(type(obj)).path(obj.name, obj.namespace))
 
 
 class RawList(msgspec.Struct, frozen=True):

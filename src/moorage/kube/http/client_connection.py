@@ -124,8 +124,8 @@ class PooledConnection(asyncio.Protocol):
         if self in self._idle:
             self._idle.remove(self)
 
-    def _fail(self, why: str) -> None:
-        problem = f"no response from {self._server}: {why}"
+    def _fail(self, cause: str) -> None:
+        problem = f"no response from {self._server}: {cause}"
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(Unreachable(problem))
         self._waiting = None

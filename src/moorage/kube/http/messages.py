@@ -101,7 +101,7 @@ class ReplyStream(Protocol):
         """Start to write the body. The head has been sent."""
         ...
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         """Continue to write after the sink was full."""
         ...
 

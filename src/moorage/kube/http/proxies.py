@@ -14,7 +14,7 @@ SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 DEFAULT_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
-def proxy_for(server: str, configured: str, source: str, environ: Mapping[str, str] | None = None) -> str:
+def select_proxy(server: str, configured: str, source: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the configured proxy of a server, or that of the environment; InputError if it is invalid."""
     proxy = configured or environment_proxy(server, os.environ if environ is None else environ)
     if not proxy:

@@ -256,7 +256,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Continue after :meth:`pause_writing`."""
         self.is_full = False
         if self._stream is not None:
-            self._stream.go_on()
+            self._stream.resume_sending()
         self._serve_on()
 
     def _read(self, is_wanted: bool) -> None:

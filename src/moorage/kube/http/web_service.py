@@ -10,7 +10,7 @@ import msgspec
 from moorage.common.errors import InputError, ServiceError, Unreachable
 from moorage.kube.http.messages import Response
 from moorage.kube.http.pool import HttpPool, WriteGate
-from moorage.kube.http.proxies import authorization, is_usable, proxy_for, redacted
+from moorage.kube.http.proxies import authorization, is_usable, redacted, select_proxy
 from moorage.kube.http.tls import ClientTls
 
 DEFAULT_SECONDS: Final = 5.0
@@ -45,7 +45,7 @@ class WebService:
             server,
             tls=(tls or ClientTls(self.url)) if address.scheme == "https" else None,
             server_name=server_name,
-            proxy=proxy_for(server, "", self.url),
+            proxy=select_proxy(server, "", self.url),
             source=where or self.url,
             gate=gate,
         )

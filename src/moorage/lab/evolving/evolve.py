@@ -154,18 +154,18 @@ class CommandProposer:
 
     def _run(self, message: bytes, ids: tuple[int, ...]) -> ProposedCode:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 self._command, input=message, capture_output=True, timeout=PROPOSAL_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
             return ProposedCode("", ids, "command", error=f"no proposal after {PROPOSAL_SECONDS:g} seconds")
         except OSError as error:
             raise InputError("--propose", f"cannot run {self._command[0]}: {error.strerror or error}") from None
-        code = strip_fences(done.stdout.decode(errors="replace"))
-        if done.returncode or not code.strip():
-            lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no code on standard output"]
+        code = strip_fences(process.stdout.decode(errors="replace"))
+        if process.returncode or not code.strip():
+            lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no code on standard output"]
             return ProposedCode(
-                "", ids, "command", error=f"the command ended with {done.returncode}: {lines[-1][:200]}"
+                "", ids, "command", error=f"the command ended with {process.returncode}: {lines[-1][:200]}"
             )
         return ProposedCode(code, ids, "command")
 

@@ -59,8 +59,8 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     ) -> None:
         self.render_mode = render_mode
         self.columns = ObservedColumns(resources)
-        trial_of = trials if callable(trials) else generate_trials(trials, nodes, pods, load)
-        self._source = EpisodeSource(trial_of, config, plugins)
+        make_trial = trials if callable(trials) else generate_trials(trials, nodes, pods, load)
+        self._source = EpisodeSource(make_trial, config, plugins)
         self._reward, self._penalty = find_reward(reward), penalty
         self.max_nodes = max_nodes or self._source.max_nodes
         self._by_scores = action == SCORES

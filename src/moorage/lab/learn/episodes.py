@@ -151,9 +151,9 @@ class Episode:
         self._runner.run(self._advance())
 
     async def _advance(self) -> None:
-        asked = asyncio.create_task(self._asked.wait())
-        await asyncio.wait({self._playing, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
+        request = asyncio.create_task(self._asked.wait())
+        await asyncio.wait({self._playing, request}, return_when=asyncio.FIRST_COMPLETED)
+        request.cancel()
         if self._playing.done():
             self._playing.result()
 
@@ -185,10 +185,10 @@ class Episode:
 class EpisodeSource:
     """Starts episodes: a trial for every seed, under the filters of a profile."""
 
-    def __init__(self, trial_of: TrialOf, config: str | Path, plugins: Sequence[str]) -> None:
-        self._trial_of = trial_of
+    def __init__(self, make_trial: TrialOf, config: str | Path, plugins: Sequence[str]) -> None:
+        self._trial_of = make_trial
         self._policy = load_policy(collect_plugins(paths=plugins), config or None)
-        cluster = trial_of(0).cluster
+        cluster = make_trial(0).cluster
         self.max_nodes = len(cluster.nodes) + sum(pool.scaling.at_most for pool in cluster.scaled)
 
     def begin(self, seed: int) -> Episode:
@@ -204,10 +204,10 @@ def generate_trials(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
     cluster = LabCluster("generated", tuple(_node(index) for index in range(nodes)))
     milli = sum(1000 * SIZES[index % len(SIZES)][0] for index in range(nodes))
 
-    def trial_of(seed: int) -> Trial:
+    def make_trial(seed: int) -> Trial:
         return Trial(scale_load(generate(preset, seed, pods=pods), milli, load), cluster, PolicyText("learning"), seed)
 
-    return trial_of
+    return make_trial
 
 
 def _node(index: int) -> Node:

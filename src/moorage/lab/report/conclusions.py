@@ -72,8 +72,8 @@ class Scene:
     def measures(self) -> list[Measure]:
         """Return the measures with a value other than 0."""
         rows = [row for name in self.names for row in self.rows(name)]
-        used = [measure for measure in MEASURES if any(row.measures.get(measure.key) for row in rows)]
-        return [*used, *(Measure(name, name, 0, "number") for name in self.own_measures(rows))]
+        nonzero_measures = [measure for measure in MEASURES if any(row.measures.get(measure.key) for row in rows)]
+        return [*nonzero_measures, *(Measure(name, name, 0, "number") for name in self.own_measures(rows))]
 
     def own_measures(self, rows: Sequence[TrialRow]) -> list[str]:
         """Return the measures that the experiment defines."""
@@ -218,8 +218,8 @@ def _render_policy(name: str, baseline: str, seed: int, differences: Differences
     rows = "".join(map(_render_pod, differences.moved[:MAX_PODS]))
     head = f"<tr><th>Pod</th><th>Class</th><th>{escape(baseline)}</th><th>{escape(name)}</th><th>Waited</th></tr>"
     count = len(differences.moved)
-    shown = f"<p class=quiet>The first {MAX_PODS} of {count:,} pods; pods.jsonl contains all.</p>"
-    note = shown if count > MAX_PODS else ""
+    truncation = f"<p class=quiet>The first {MAX_PODS} of {count:,} pods; pods.jsonl contains all.</p>"
+    note = truncation if count > MAX_PODS else ""
     return (
         f"<details><summary><b>{escape(name)}</b>, seed {seed}: {escape(summary)}.</summary>"
         f'<div class="scroll"><table class="pods"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
@@ -294,12 +294,12 @@ def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
     """Format a difference: shares in points, other values also relative to the baseline."""
     difference, measure = finding.difference, finding.measure
     assert difference is not None
-    way = "more" if difference.median > 0 else "less"
+    direction = "more" if difference.median > 0 else "less"
     amount = measure.format_size(difference.median)
     reference = scene.find(measure, baseline, baseline)
     if measure.form == "share" or reference is None or not reference.value.median:
-        return f"{amount} {way}"
-    return f"{amount} or {abs(difference.median) / abs(reference.value.median):.0%} {way}"
+        return f"{amount} {direction}"
+    return f"{amount} or {abs(difference.median) / abs(reference.value.median):.0%} {direction}"
 
 
 def conclusions(scene: Scene, baseline: str) -> str:

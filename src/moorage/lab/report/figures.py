@@ -71,16 +71,18 @@ def _stand_alone(chart: str, names: Sequence[str]) -> str:
 def _legend(names: Sequence[str]) -> tuple[str, int]:
     """Return the legend and its height. Names continue on the next row if they are long."""
     parts, x, row = [], 4.0, 0
-    places = []
+    entries = []
     for name in names:
         width = 24 + LETTER * len(unescape(name))
         if x > 4.0 and x + width > WIDTH:
             x, row = 4.0, row + 1
-        places.append((name, x, row))
+        entries.append((name, x, row))
         x += width
     height = ROW * (row + 1) + 6
-    for number, (name, left, line) in enumerate(places):
+    for number, (name, x_start, line) in enumerate(entries):
         y = -height + ROW * line + 12
-        parts.append(f'<rect class="bar c{number % len(COLORS)}" x="{left:.1f}" y="{y - 9}" width="10" height="10"/>')
-        parts.append(f'<text x="{left + 15:.1f}" y="{y}">{name}</text>')
+        parts.append(
+            f'<rect class="bar c{number % len(COLORS)}" x="{x_start:.1f}" y="{y - 9}" width="10" height="10"/>'
+        )
+        parts.append(f'<text x="{x_start + 15:.1f}" y="{y}">{name}</text>')
     return "".join(parts), height

@@ -113,11 +113,11 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, format_x: Format
         lower = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
         parts.append(f'<path class="band c{index % COLORS}" d="M{"L".join((*upper, *lower))}Z"/>')
     for index, line in enumerate(lines):
-        way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
+        path = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
         pattern = DASHES[(index + index // COLORS) % len(DASHES)]  # lines of a color have different patterns
         dashes = f' stroke-dasharray="{pattern}"' if pattern else ""
         tooltip = f"<title>{escape(line.name)}</title>"
-        parts.append(f'<path class="line c{index % COLORS}"{dashes} d="M{way}">{tooltip}</path>')
+        parts.append(f'<path class="line c{index % COLORS}"{dashes} d="M{path}">{tooltip}</path>')
     return picture(title, frame.height, parts)
 
 
@@ -169,8 +169,8 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
     frame = ChartFrame((min(xs) - padding_x, max(xs) + padding_x), (min(ys) - padding_y, max(ys) + padding_y), 300.0)
     parts = [*frame.axes(*x_axis, y_axis[1]), text(4, TOP - 2, f"↑ {y_axis[0]}", kind="tick")]
     if len(front) > 1:
-        way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
-        parts.append(f'<path class="front" d="M{way}"/>')
+        path = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
+        parts.append(f'<path class="front" d="M{path}"/>')
     labels: list[tuple[float, float, float]] = []
     circles = []
     for index, dot in enumerate(dots):

@@ -183,8 +183,8 @@ class Tuner:
         values: list[float] = []
 
         def finish(state: str, error: str = "") -> Candidate:
-            named = {knob.name: value for knob, value in settings}
-            return Candidate(proposal.number, named, state, () if error else tuple(values), policy, error)
+            values_by_name = {knob.name: value for knob, value in settings}
+            return Candidate(proposal.number, values_by_name, state, () if error else tuple(values), policy, error)
 
         try:
             load_trial_policy(Trial(Trace("none", ()), self._loaded.clusters[0], policy, 0))
@@ -300,7 +300,7 @@ def tune(
             outcome.best = candidate
             header = f"# Found by `moorage lab tune {Path(experiment.where).name}`: {candidate.summary}\n"
             results.write(BEST, (header + dump(tuned_config(candidate.policy.config, ()))).encode())
-        lines = (msgspec.json.encode(tried, order="deterministic") for tried in outcome.candidates)
+        lines = (msgspec.json.encode(result, order="deterministic") for result in outcome.candidates)
         results.write(CANDIDATES, b"".join(line + b"\n" for line in lines))
         if show is not None:
             best = outcome.best

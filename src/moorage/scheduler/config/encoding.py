@@ -130,9 +130,9 @@ def _redact_args(args: Any) -> Any:
     if isinstance(watcher := args.get("watcherAddress"), str):
         redacted_args["watcherAddress"] = redacted(watcher)
     if isinstance(provider := args.get("metricProvider"), dict):
-        hidden = {"token": HIDDEN} if provider.get("token") else {}
+        redacted_token = {"token": HIDDEN} if provider.get("token") else {}
         address = {"address": redacted(provider["address"])} if isinstance(provider.get("address"), str) else {}
-        redacted_args["metricProvider"] = {**provider, **address, **hidden}
+        redacted_args["metricProvider"] = {**provider, **address, **redacted_token}
     return redacted_args
 
 

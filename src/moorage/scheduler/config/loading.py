@@ -86,9 +86,9 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     # A single profile needs no name.
     profiles = body.get("profiles") or [{}]
     if isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict | None):
-        only = profiles[0] or {}
-        if only.get("schedulerName") is None:
-            profiles = [{**only, "schedulerName": DEFAULT_SCHEDULER_NAME}]
+        only_profile = profiles[0] or {}
+        if only_profile.get("schedulerName") is None:
+            profiles = [{**only_profile, "schedulerName": DEFAULT_SCHEDULER_NAME}]
     body["profiles"] = profiles
 
     later = frozenset() if gates.since(1, 38) else FIELDS_OF_1_38
@@ -143,8 +143,8 @@ def default_config(
     *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
 ) -> SchedulerConfiguration:
     """Return the configuration without a file: one profile with the default plugins."""
-    only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
-    return _build(SchedulerConfiguration(profiles=(only,)), gates, catalogue)
+    profile = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
+    return _build(SchedulerConfiguration(profiles=(profile,)), gates, catalogue)
 
 
 def _build(

@@ -200,12 +200,12 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
     extenders: tuple[ExtenderConfig, ...] = ()
     delay_cache_until_active: bool = False
 
-    def percentage_for(self, profile: ProfileConfig) -> int | None:
+    def find_percentage(self, profile: ProfileConfig) -> int | None:
         """Return the percentage of nodes to search: of the profile or the global one. `None` means every node."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own
 
-    def placement_percentage_for(self, profile: ProfileConfig) -> int | None:
-        """Return the percentage of placements to search, as :meth:`percentage_for` does for nodes (from 1.38)."""
+    def find_placement_percentage(self, profile: ProfileConfig) -> int | None:
+        """Return the percentage of placements to search, as :meth:`find_percentage` does for nodes (from 1.38)."""
         own = profile.percentage_of_placements_to_score
         return self.percentage_of_placements_to_score if own is None else own

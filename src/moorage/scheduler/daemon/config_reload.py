@@ -54,7 +54,7 @@ class Reloads:
         self._registry = registry
         self._supervisor = supervisor
         self._hash = config_hash(options)
-        registry[INFO].read_from(lambda: [((self._hash,), 1.0)])
+        registry[INFO].set_reader(lambda: [((self._hash,), 1.0)])
         self._succeeded()
 
     def follower(self) -> "FileFollower":

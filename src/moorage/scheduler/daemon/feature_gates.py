@@ -23,7 +23,7 @@ from moorage.kube.features import (
     assignments,
     go_bool,
     known_gates,
-    one_before,
+    previous_release,
     version_pair,
 )
 
@@ -224,10 +224,10 @@ def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, 
     if release not in RELEASES:
         text = f"emulation version {release} is not between [{OLDEST}, {NEWEST}.0]"
         raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or omit it")
-    oldest = _version(COMPATIBLE, compatible) or one_before(release)
+    oldest = _version(COMPATIBLE, compatible) or previous_release(release)
     if oldest not in RELEASES or version_pair(oldest) > version_pair(release):
         text = f"minCompatibilityVersion version {oldest} is not between [{OLDEST}, {release}]"
-        raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or omit it")
+        raise ConfigError(COMPATIBLE, text, hint=f"write {previous_release(release)} or {release}, or omit it")
     return release, oldest
 
 

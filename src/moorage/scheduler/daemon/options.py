@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.common.errors import ConfigErrors, InputError, did_you_mean
 from moorage.common.user_files import read_text
 from moorage.common.version import RELEASE
-from moorage.kube.features import FeatureGates, one_before
+from moorage.kube.features import FeatureGates, previous_release
 from moorage.scheduler.config.loading import default_config, load_config_file
 from moorage.scheduler.config.plugin_facts import Catalogue
 from moorage.scheduler.config.types import SchedulerConfiguration
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG_FORMATS: Final = ("text", "json")
 TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-PREVIOUS_RELEASE: Final = one_before(RELEASE)
+PREVIOUS_RELEASE: Final = previous_release(RELEASE)
 
 _ELECTION_FIELDS: Final = {
     flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_") for flag in GROUPS[LEADER_ELECTION]
@@ -233,15 +233,15 @@ def logging_options(flags: FlagValues) -> LoggingOptions:
 
 
 def _metrics(flags: FlagValues) -> MetricsOptions:
-    hidden = flags["show-hidden-metrics-for-version"]
-    if hidden not in ("", PREVIOUS_RELEASE):
-        text = f"only the previous minor version is meaningful, not {hidden!r}"
+    version = flags["show-hidden-metrics-for-version"]
+    if version not in ("", PREVIOUS_RELEASE):
+        text = f"only the previous minor version is meaningful, not {version!r}"
         raise InputError("--show-hidden-metrics-for-version", text, hint=f"write {PREVIOUS_RELEASE}")
     allowed_labels = {**_allow_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
     return MetricsOptions(
         disabled=frozenset(flags["disabled-metrics"]),
         allowed_labels={key: frozenset(filter(None, text.split(","))) for key, text in allowed_labels.items()},
-        show_hidden=bool(hidden),
+        show_hidden=bool(version),
     )
 
 

@@ -81,12 +81,12 @@ class TracedAttempts(AttemptObserver):
         traced: Any = trace_async if phase.is_async else trace
         return traced  # type: ignore[no-any-return]  # it has the signature of ``run``
 
-    def trying(self, queued: QueuedPodInfo) -> None:
+    def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Begin a trace if this attempt is sampled."""
         if self._is_sampled():
             self._token = CURRENT.set(self._begin_pod(queued, None))
 
-    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
+    def on_group_attempt(self, queued: QueuedPodGroupInfo) -> None:
         """Begin the trace of a group: all plugin calls of the group's placement are part of its span."""
         if not self._is_sampled():
             return
@@ -100,12 +100,12 @@ class TracedAttempts(AttemptObserver):
         self._begin(queued.key, span)
         self._group = queued.key, span, CURRENT.set(span)
 
-    def settled(self, queued: QueuedPodInfo, result: object) -> None:
+    def on_final_search(self, queued: QueuedPodInfo, result: object) -> None:
         """Start the span of a group member: its reservation and binding."""
         if self._group is not None and len(self._attempts) < MAX_TRACED:
             self._token = CURRENT.set(self._begin_pod(queued, self._group[1]))
 
-    def group_ended(self, attempt: GroupAttempt) -> None:
+    def on_group_end(self, attempt: GroupAttempt) -> None:
         """End the trace of a group; members that continue to their bindings end with those."""
         if self._group is None:
             return
@@ -138,7 +138,7 @@ class TracedAttempts(AttemptObserver):
         if len(self._attempts) == 1:
             self._sampler.override_timer(self)
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """End the trace of an attempt that failed. An attempt that continues to its binding ends with the binding."""
         if self._token is not None:
             CURRENT.reset(self._token)
@@ -151,11 +151,11 @@ class TracedAttempts(AttemptObserver):
         else:
             self._end(queued.uid, outcome)
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """End the trace of a pod that got its node."""
         self._end(queued.uid, None)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """End the trace of a pod after a failed binding."""
         self._end(queued.uid, outcome)
 

@@ -141,35 +141,35 @@ class AttemptLog(AttemptObserver):
         self.on_failure: Callable[[], None] = lambda: None
         """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
             self._entries = node_entries(runner, result)
             self._searches.append((result, self._entries))
 
-    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+    def on_choice(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Add the scores of extenders."""
         for name, extender_score in choice.added.items():
             entry = self._entries.get(name)
             if extender_score and entry is not None and entry.total is not None:
                 self._entries[name] = replace(entry, total=entry.total + extender_score, extenders=extender_score)
 
-    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
+    def on_final_search(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Return to the node results of the search that was used."""
         self._of_group = True
         self._entries = next((entries for search, entries in self._searches if search is result), {})
 
-    def group_ended(self, attempt: GroupAttempt) -> None:
+    def on_group_end(self, attempt: GroupAttempt) -> None:
         """Discard the node results of the members."""
         self._searches.clear()
 
-    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+    def on_post_filter(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """Record the nomination of the post-filters."""
         if result.nominated_node:
             victims = tuple(sorted(victim.key for victim in result.victims))
             self._nomination = Nomination(result.nominated_node, victims)
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record the outcome of the attempt."""
         entries, nomination = self._entries, self._nomination
         self._entries, self._nomination = {}, None
@@ -191,11 +191,11 @@ class AttemptLog(AttemptObserver):
             pod=queued.key, profile=pod.scheduler_name, attempts=queued.attempts, **fields
         )
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Record that a Bind plugin reported success."""
         self.finished_bindings.add(queued.uid)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""
         decision = self.decisions.get(queued.uid)
         if decision is not None:

@@ -100,7 +100,7 @@ class EventHandlers:
         Pods of removed names leave the queue and pods of new names enter it. Pods with another group under the new
         plugins move to the new group.
         """
-        former, self._profiles = self._profiles, frozenset(profiles)
+        previous, self._profiles = self._profiles, frozenset(profiles)
         former_sources, self._sources = self._sources, sources
         regrouped = () if self._groups is None else regroup(former_sources, sources, self._pods.list())
         for pod, member in regrouped:
@@ -114,7 +114,7 @@ class EventHandlers:
                 sources.member_settled(member)
         if sources is not None:
             sources.describe_again()
-        if changed_profiles := former ^ self._profiles:
+        if changed_profiles := previous ^ self._profiles:
             for pod in [pod for pod in self._pods.list() if pod.scheduler_name in changed_profiles]:
                 if pod.scheduler_name not in self._profiles:
                     self._queue.end_nomination(pod)

@@ -17,7 +17,7 @@ from moorage.common.errors import AttemptSuspended, PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_within
+from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_with_timeout
 from moorage.scheduler.framework.faults import (
     PLUGIN_FAULTS,
     described_call,
@@ -171,7 +171,7 @@ async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awai
     """Await a call of a plugin until its timeout, so that a plugin that waits forever fails one attempt only."""
     assert plugin.call_timeout is not None
     try:
-        return await call_within(plugin.call_timeout, method, *arguments)
+        return await call_with_timeout(plugin.call_timeout, method, *arguments)
     except DeadlineExceeded as error:
         raise invalid(point, plugin, f"{error} (call_timeout)") from None
 

@@ -87,7 +87,7 @@ class QueueFailureReporter(QueueObserver):
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: str) -> None:
         """Record an event. Write the condition unless the pod has it already."""
         message = shortened(problem, MAX_MESSAGE)
         note = EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)

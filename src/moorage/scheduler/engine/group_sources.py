@@ -54,22 +54,24 @@ class GroupSources:
         self._with_objects = with_objects
         self._source_of: dict[str, GroupSourcePlugin] = {}
 
-    def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
+    def take_over(self, previous: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
         """Take over the groups of previous sources. Return the pods that are in another group now, before and after.
 
         Plugins of the same classes and names describe the same groups. Otherwise every pod is reassigned.
         """
-        if signature(former._sources) == signature(self._sources):
+        if signature(previous._sources) == signature(self._sources):
             positions = {
-                id(plugin): (name, at) for name, plugins in former._sources.items() for at, plugin in enumerate(plugins)
+                id(plugin): (name, at)
+                for name, plugins in previous._sources.items()
+                for at, plugin in enumerate(plugins)
             }
-            for key, plugin in former._source_of.items():
+            for key, plugin in previous._source_of.items():
                 name, at = positions[id(plugin)]
                 self._source_of[key] = self._sources[name][at]
             moved_pods: list[tuple[Pod, Pod]] = []
         else:
-            moved_pods = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
-        for key in former._source_of.keys() - self._source_of.keys():
+            moved_pods = [(pod, member) for pod in pods if (member := self._regrouped(previous, pod)) is not pod]
+        for key in previous._source_of.keys() - self._source_of.keys():
             group, queued = self._groups.group(key), self._queue.groups
             if group is not None and queued is not None:
                 self._groups.drop(group)
@@ -81,8 +83,8 @@ class GroupSources:
         for key, source in list(self._source_of.items()):
             self._describe(source, key)
 
-    def _regrouped(self, former: "GroupSources", pod: Pod) -> Pod:
-        is_described = group_key(pod) in former._source_of
+    def _regrouped(self, previous: "GroupSources", pod: Pod) -> Pod:
+        is_described = group_key(pod) in previous._source_of
         plain = replace(pod, spec=replace(pod.spec, scheduling_group=None)) if is_described else pod
         member = self.adapt(plain, None)
         return pod if member.spec.scheduling_group == pod.spec.scheduling_group else member

@@ -293,7 +293,7 @@ class ProfileHandles:
         for handle in self.made.values():
             handle.attach(profile, filter_node)
 
-    def search_groups_by(self, search: SearchGroup) -> None:
+    def set_group_search(self, search: SearchGroup) -> None:
         """Have plugins look for places for entire groups."""
         for handle in self.made.values():
             handle.search_group = search

@@ -21,41 +21,41 @@ class AttemptObserver(Observer):
         """Wrap a phase of a profile that is being built, for example to time it."""
         return run
 
-    def trying(self, queued: QueuedPodInfo) -> None:
+    def on_attempt(self, queued: QueuedPodInfo) -> None:
         """An attempt of a single pod begins; not called for members of a group."""
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """The search for nodes has ended. The node is not chosen yet."""
 
-    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+    def on_choice(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """The node is chosen, with the scores of extenders; not called without extenders."""
 
-    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
+    def on_group_attempt(self, queued: QueuedPodGroupInfo) -> None:
         """An attempt of a group begins; not called for groups that fail without a search."""
 
-    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
-        """The final search of a group's member is known, directly before :meth:`ended`: there may be many searches."""
+    def on_final_search(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
+        """The final one of possibly many searches for a group's member, directly before :meth:`on_attempt_end`."""
 
-    def group_ended(self, attempt: GroupAttempt) -> None:
+    def on_group_end(self, attempt: GroupAttempt) -> None:
         """The attempt of a group has ended, after those of its members."""
 
-    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+    def on_post_filter(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """The post-filters have run for an infeasible pod."""
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """The scheduling cycle has ended."""
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """The API server has accepted a binding."""
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """The binding cycle of a pod has failed."""
 
 
 class TotalsObserver(Observer):
     """The totals of choices. The class is separate because collecting the components of totals costs time."""
 
-    def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+    def on_totals(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
         """All nodes are scored. ``totals`` must not be changed, and ``notes`` are valid until the next choice."""
 
 
@@ -82,7 +82,7 @@ class ObserverHooks(PhaseHooks):
         self._observer = select(observers, AttemptObserver)
         self._profile = profile
         totals = select(observers, TotalsObserver)
-        self.on_totals = None if totals is None else totals.totalled
+        self.on_totals = None if totals is None else totals.on_totals
 
     def wrap(self, run: F, phase: Phase) -> F:
         """Return the function as the observers wrap it."""

@@ -29,7 +29,7 @@ from moorage.scheduler.engine.observing import ObserverHooks
 from moorage.scheduler.engine.profile import Profile, find_extension_points
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import StateKey
-from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_within
+from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_with_timeout
 from moorage.scheduler.framework.events import EVERY_EVENT, with_groups
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, described, invalid_result, pass_on_interrupt
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
@@ -68,7 +68,7 @@ class Profiles:
         cross_check: bool | float = False,
     ) -> None:
         self.config = config
-        built: list[ProfileRunner] = []
+        profile_runners: list[ProfileRunner] = []
 
         def build(
             config: SchedulerConfiguration,
@@ -77,8 +77,8 @@ class Profiles:
         ) -> dict[str, ProfileRunner]:
             rotation, runners = Rotation(), {}
             for profile in config.profiles:
-                name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
-                placements = config.placement_percentage_for(profile)
+                name, percentage = profile.scheduler_name or "", config.find_percentage(profile)
+                placements = config.find_placement_percentage(profile)
                 profile = replace(profile, percentage_of_placements_to_score=placements)  # noqa: PLW2901
                 hooks = ObserverHooks(observers, name)
                 main = main_runners[name].profile.plugins if name in main_runners else {}
@@ -88,7 +88,7 @@ class Profiles:
                     profile, registry, services, rotation, percentage, cross_check, extenders, hooks, shared
                 )
                 runners[name] = runner
-                built.append(runner)
+                profile_runners.append(runner)
             return runners
 
         try:
@@ -102,15 +102,17 @@ class Profiles:
             self.queueing = _build_queueing(config, self.runners, has_groups=services.cache.groups is not None)
         except BaseException:
             # The plugins built before the failure may have started background work, and nothing else closes them.
-            for runner in built:
+            for runner in profile_runners:
                 runner.handles.cancel()
             raise
         if VERBOSITY.of(__name__) >= PLUGINS_LEVEL:
             for name, runner in self.runners.items():
                 message = "the scheduler starts to work with those plugins"
                 log.info(message, v=PLUGINS_LEVEL, profile=name, Plugins=runner.profile.names_by_point)
-        self.handles: list[EngineHandle] = [handle for runner in built for handle in runner.handles.made.values()]
-        self.lifecycle = PluginLifecycle((runner.profile, runner.handles) for runner in built)
+        self.handles: list[EngineHandle] = [
+            handle for runner in profile_runners for handle in runner.handles.made.values()
+        ]
+        self.lifecycle = PluginLifecycle((runner.profile, runner.handles) for runner in profile_runners)
 
     @property
     def group_sources(self) -> dict[str, tuple[GroupSourcePlugin, ...]]:
@@ -219,7 +221,7 @@ class PluginLifecycle:
                 continue
             location = f"starting plugin {plugin.name!r}"
             try:
-                await call_within(START_SECONDS, plugin.start)
+                await call_with_timeout(START_SECONDS, plugin.start)
             except DeadlineExceeded as error:
                 problem = invalid_result(plugin, ("start",), str(error))
                 advice = "start long work with handle.in_background"
@@ -228,22 +230,22 @@ class PluginLifecycle:
                 pass_on_interrupt(error)
                 raise PluginError(plugin.name, f"{location}: {described(error, f'{plugin.name}.start')}") from error
 
-    def follow(self, former: "PluginLifecycle") -> None:
+    def follow(self, previous: "PluginLifecycle") -> None:
         """Replace other plugins, which still bind pods. Close them with these plugins at the latest."""
-        self._former = [former, *(lifecycle for lifecycle in former._former if not lifecycle.is_closed)]
-        former._former = []
+        self._former = [previous, *(lifecycle for lifecycle in previous._former if not lifecycle.is_closed)]
+        previous._former = []
 
     async def close(self) -> None:
         """Close all started plugins and cancel their background work. Never raises, may take seconds."""
-        for former in self._former:
-            await former.close()
+        for lifecycle in self._former:
+            await lifecycle.close()
         self._former = []
         while self._started:
             plugin = self._started.pop()
             if type(plugin).close is Plugin.close:
                 continue
             try:
-                await call_within(CLOSE_SECONDS, plugin.close)
+                await call_with_timeout(CLOSE_SECONDS, plugin.close)
             except DeadlineExceeded as error:
                 problem = invalid_result(plugin, ("close",), str(error))
                 log.warning("plugin takes too long to close", plugin=plugin.name, error=problem)

@@ -172,12 +172,12 @@ class Scheduler:
         All pending pods are re-sorted and re-admitted by the new plugins, and rejected pods are retried, because the
         plugin that rejected them may have been removed. This takes about 12 microseconds per pending pod.
         """
-        former, self.profiles = self.profiles, profiles
+        previous, self.profiles = self.profiles, profiles
         self._living = [*self.living(), profiles]
-        profiles.lifecycle.follow(former.lifecycle)
+        profiles.lifecycle.follow(previous.lifecycle)
         self.queue.reconfigure(profiles.queueing)
         self._serve(profiles)
-        return former
+        return previous
 
     def _serve(self, profiles: Profiles) -> None:
         self.runners, self._resizes, self._bindings = profiles.runners, profiles.resizes, profiles.bindings
@@ -230,7 +230,7 @@ class Scheduler:
             self.let_go(queued)
             return Dropped()
         if self.observer is not None:
-            self.observer.trying(queued)
+            self.observer.on_attempt(queued)
         try:
             outcome: Placed | Unschedulable | Failed | Dropped
             if self.services.holds:
@@ -248,7 +248,7 @@ class Scheduler:
             self.unexpected = self.unexpected or error
             outcome = Failed(f"internal error: {described(error)}")
         if self.observer is not None:
-            self.observer.ended(queued, outcome)
+            self.observer.on_attempt_end(queued, outcome)
         if isinstance(outcome, Dropped):
             self.queue.suspend(queued)
         elif not isinstance(outcome, Placed):
@@ -278,14 +278,14 @@ class Scheduler:
             with self.services.freeze:
                 result = await runner.find_extended(pod, QUEUED_POD)
         if self.observer is not None:
-            self.observer.found(queued, runner, result)
+            self.observer.on_search(queued, runner, result)
         if isinstance(result, NoNode):
             return await self._post_filter(queued, runner, result, preempts=preempts)
         if runner.extenders:
             with self.services.freeze:
                 choice = await runner.choose_extended(result)
             if self.observer is not None:
-                self.observer.chosen(queued, choice)
+                self.observer.on_choice(queued, choice)
             state = (result.result if isinstance(result, ExtendedNodes) else result).cycle
         elif self._choose_node is not None and isinstance(result, SeveralNodes):
             with self.services.freeze:
@@ -332,7 +332,7 @@ class Scheduler:
             with self.services.freeze:
                 result = await runner.post_filter(no_node)
         if self.observer is not None:
-            self.observer.post_filtered(queued, result)
+            self.observer.on_post_filter(queued, result)
         no_node.diagnosis.post_filter_message = result.message
         return Unschedulable(no_node.diagnosis, result.nominated_node)
 

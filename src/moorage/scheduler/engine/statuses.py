@@ -153,7 +153,7 @@ class RowStatuses(NodeStatuses):
         info = self._nodes.find(node_name)
         return (None if info is None else self._table[int(self._status_ids[info.row])]) or self.absent
 
-    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+    def select_rows(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
         """Return the rows with exactly this status code, in the given order."""
         status_ids = range(len(self._table))
         is_wanted = np.array([(self._table[number] or self.absent).code == code for number in status_ids])

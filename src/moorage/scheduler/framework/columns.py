@@ -70,9 +70,9 @@ class Categorical(Generic[V]):
         table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
         return table.take(self.codes)
 
-    def is_in(self, wanted: Collection[V]) -> BoolArray:
+    def is_in(self, accepted_values: Collection[V]) -> BoolArray:
         """Find the nodes with one of these values: one look-up for any number of distinct values."""
-        codes = [code for value in wanted if (code := self.values.find(value)) is not None]
+        codes = [code for value in accepted_values if (code := self.values.find(value)) is not None]
         if not codes:
             return np.zeros(len(self.codes), dtype=np.bool_)
         if len(codes) == 1:
@@ -143,9 +143,9 @@ class Growing:
     def reserve(self, rows: int) -> None:
         """Grow to this many rows and keep the values."""
         if rows > len(self.array):
-            grown = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
-            grown[: len(self.array)] = self.array
-            self.array = grown
+            larger = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
+            larger[: len(self.array)] = self.array
+            self.array = larger
             self.rows = NOT_SHOWN
 
     def put(self, row: int, value: Any) -> None:

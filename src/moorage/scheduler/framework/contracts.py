@@ -89,8 +89,8 @@ def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
             return broken
     for base in _BASES:
         if issubclass(plugin, base):
-            for name, promised in _methods(base):
-                if getattr(plugin, name) is not promised and (problem := _compare(plugin, name, promised)) is not None:
+            for name, contract in _methods(base):
+                if getattr(plugin, name) is not contract and (problem := _compare(plugin, name, contract)) is not None:
                     return problem
     return next(_renamed(plugin), None)
 
@@ -125,7 +125,7 @@ def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
         if name in _OWNERS:
             if not issubclass(plugin, _OWNERS[name]):
                 warnings.append((name, f"inherit from {_OWNERS[name].__name__} as well"))
-        elif near := did_you_mean(name, [each for each in _OWNERS if not _defines(plugin, each)], cutoff=0.8):
+        elif near := did_you_mean(name, [point for point in _OWNERS if not _defines(plugin, point)], cutoff=0.8):
             warnings.append((name, near))
     return warnings
 
@@ -166,10 +166,10 @@ def _methods(base: type[points.Plugin]) -> Iterator[tuple[str, Any]]:
     return ((name, method) for name, method in vars(base).items() if inspect.isfunction(method) and name[0] != "_")
 
 
-def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str, str] | None:
+def _compare(plugin: type[points.Plugin], name: str, contract: Any) -> tuple[str, str] | None:
     method, location = getattr(plugin, name), f"{plugin.name}.{name}"
     if not callable(method):
-        return f"{location} is {method!r}, which cannot be called", f"write `{_heading(name, promised)}`"
+        return f"{location} is {method!r}, which cannot be called", f"write `{_heading(name, contract)}`"
     inner = inspect.unwrap(method)
     waits = inspect.iscoroutinefunction(method) or inspect.iscoroutinefunction(inner)
     hints = _hints(method)
@@ -178,12 +178,12 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
     is_plain = is_plain and not any(word in str(hints.get("return", "")) for word in _AWAITABLE)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         return f"{location} has a `yield`, so that calling it does nothing", "return the result instead"
-    if inspect.iscoroutinefunction(promised) and not waits and is_plain:
+    if inspect.iscoroutinefunction(contract) and not waits and is_plain:
         return f"{location} must be `async def`: it is awaited", _instead(name, method)
-    if not inspect.iscoroutinefunction(promised) and waits:
-        hint = f"write `{_heading(name, promised)}`, and move waiting code to start, pre_bind or handle.in_background"
+    if not inspect.iscoroutinefunction(contract) and waits:
+        hint = f"write `{_heading(name, contract)}`, and move waiting code to start, pre_bind or handle.in_background"
         return f"{location} must not be `async def`: it runs in the scheduling cycle, which cannot wait", hint
-    called_with = list(inspect.signature(promised).parameters)
+    called_with = list(inspect.signature(contract).parameters)
     is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
     try:
         signature = read_signature(method)
@@ -196,7 +196,7 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
         signature_text = str(signature).replace("'", "")
         problem = f"{location} takes {signature_text}, but is called with ({', '.join(called_with)})"
         return problem, _instead(name, method)
-    expected = _hints(promised)
+    expected = _hints(contract)
     arguments = called_with[1:] if is_bound else called_with
     parameters = [each for each in signature.parameters.values() if each.kind <= each.POSITIONAL_OR_KEYWORD]
     for parameter, argument in zip(parameters, arguments, strict=False):
@@ -235,7 +235,7 @@ def _overlap(left: Any, right: Any) -> bool:
 
 def _members(hint: Any) -> list[Any]:
     if get_origin(hint) in (Union, UnionType):
-        return [member for each in get_args(hint) for member in _members(each)]
+        return [member for argument in get_args(hint) for member in _members(argument)]
     if get_origin(hint) is Annotated:
         return _members(get_args(hint)[0])
     return [type(None) if hint is None else get_origin(hint) or hint]
@@ -286,10 +286,10 @@ def _instead(name: str, method: Any) -> str:
 
 def heading(plugin: type[points.Plugin], name: str) -> str:
     """Return the first line of a method that a plugin class owes to one of its bases."""
-    promised = getattr(plugin, name)
-    waits = "async " if inspect.iscoroutinefunction(promised) else ""
-    return f"{waits}{_heading(name, promised)}"
+    method = getattr(plugin, name)
+    waits = "async " if inspect.iscoroutinefunction(method) else ""
+    return f"{waits}{_heading(name, method)}"
 
 
-def _heading(name: str, promised: Any) -> str:
-    return f"def {name}({', '.join(inspect.signature(promised).parameters)})"
+def _heading(name: str, method: Any) -> str:
+    return f"def {name}({', '.join(inspect.signature(method).parameters)})"

@@ -17,7 +17,7 @@ class DeadlineExceeded(Exception):
     """A call did not return in time. ``str`` is its description, without the name of the method."""
 
 
-async def call_within(seconds: float, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+async def call_with_timeout(seconds: float, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Await a method in its own task, and raise its exceptions. Raise DeadlineExceeded after ``seconds``."""
 
     async def invoke() -> tuple[T | None, BaseException | None]:
@@ -45,8 +45,8 @@ async def call_within(seconds: float, method: Callable[..., Awaitable[T]], *argu
 
 
 def find_innermost_call(coroutine: Any) -> Any:
-    """Return the coroutine that a suspended :func:`call_within` awaits, or ``None`` for other coroutines."""
-    if coroutine.cr_code is not call_within.__code__:
+    """Return the coroutine that a suspended :func:`call_with_timeout` awaits, or ``None`` for other coroutines."""
+    if coroutine.cr_code is not call_with_timeout.__code__:
         return None
     call = coroutine.cr_frame.f_locals.get("call")
     return None if call is None else call.get_coro()

@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 
 def written(text: str) -> str:
     """Return a text as it can be sent: not too long, and without lone surrogates, which UTF-8 cannot encode."""
-    cut = shortened(text, MAX_SHOWN)
-    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
+    truncated = shortened(text, MAX_SHOWN)
+    return truncated if truncated.isascii() else truncated.encode("utf-8", "replace").decode()
 
 
 def shown(answer: object) -> str:

@@ -45,7 +45,7 @@ class NodeStatuses:
     def __getitem__(self, node_name: str) -> Status:
         return self.explicit.get(node_name, self.absent)
 
-    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+    def select_rows(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
         """Return the rows of the cluster with exactly this status code, in the given order."""
         explicit, absent = self.explicit, self.absent
         rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]

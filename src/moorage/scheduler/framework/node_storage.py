@@ -52,7 +52,7 @@ class KnownNames(set[str]):
             self.version += 1
             if len(self) > self._limit:
                 self.clear()
-                self.update(name for other in self._infos for name in self._names_on(other))
+                self.update(name for node in self._infos for name in self._names_on(node))
                 self._limit = 2 * len(self) + SPARE_NAMES
 
 

@@ -57,8 +57,8 @@ class PluginCode:
             # The import system reads a whole file, whatever its size.
             if path.is_file() and path.stat().st_size > MAX_SETTINGS:
                 raise too_large(str(path), MAX_SETTINGS)
-        former = self.modules()
-        for name, module in former.items():
+        previous = self.modules()
+        for name, module in previous.items():
             del sys.modules[name]
             if (file := _file(module)) is not None:
                 # A file saved twice within a second with the same size would be treated as unchanged.
@@ -70,7 +70,7 @@ class PluginCode:
         except BaseException:
             for name in self.modules():
                 del sys.modules[name]
-            sys.modules.update(former)
+            sys.modules.update(previous)
             raise
         finally:
             self._found = (0, self._found[1])

@@ -182,7 +182,7 @@ class Registry(Mapping[str, type[Plugin]]):
         names = inspect.signature(plugin).parameters if has_own else ()
         arguments = {name: offered[name] for name in names if name in offered}
         try:
-            built = plugin(**arguments)
+            instance = plugin(**arguments)
         except PLUGIN_FAULTS as error:  # the author's code: its exceptions are reported under the plugin's name
             pass_on_interrupt(error)
             problem = described(error, f"{name}.__init__")
@@ -191,11 +191,11 @@ class Registry(Mapping[str, type[Plugin]]):
                     "; args is None, because the class does not set Args: write `Args = MyArgs`, a msgspec.Struct"
                 )
             raise PluginError(name, f"initializing plugin {name!r}: {problem}") from error
-        if built.call_timeout is Plugin.call_timeout:
-            built.call_timeout = self.call_timeout
-        elif (broken := broken_timeout(built, "call_timeout")) is not None:  # the constructor may have set it
+        if instance.call_timeout is Plugin.call_timeout:
+            instance.call_timeout = self.call_timeout
+        elif (broken := broken_timeout(instance, "call_timeout")) is not None:  # the constructor may have set it
             raise PluginError(name, f"initializing plugin {name!r}: {broken[0]}: {broken[1]}")
-        return built
+        return instance
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:

@@ -98,9 +98,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if capacity:
                 # Convert to floats first, as upstream: beyond 2**53, integer division gives another result.
                 divisor = float(capacity)
-                now, then = float(usage) / divisor, float(usage + amount) / divisor
-                before.append(now if now < 1.0 else 1.0)
-                after.append(then if then < 1.0 else 1.0)
+                usage_before, usage_after = float(usage) / divisor, float(usage + amount) / divisor
+                before.append(usage_before if usage_before < 1.0 else 1.0)
+                after.append(usage_after if usage_after < 1.0 else 1.0)
         # Evenness is between 50 and 100, so no term is negative.
         return 50 + (50 + evenness(after) - evenness(before)) // 2
 

@@ -17,8 +17,8 @@ class PodGroupPodsCount(PlacementScorePlugin):
     looks_at_nodes = False
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
-        there = sum(1 for _ in group.all_scheduled)
-        return np.array([there + len(placement.proposals) for placement in placements], dtype=np.int64)
+        scheduled_count = sum(1 for _ in group.all_scheduled)
+        return np.array([scheduled_count + len(placement.proposals) for placement in placements], dtype=np.int64)
 
     def normalize_placement_scores(
         self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement], scores: IntArray

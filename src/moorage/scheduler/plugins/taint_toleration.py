@@ -85,7 +85,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
 def repels(taints: Iterable[Taint], pod: Pod, *, by_number: bool = False) -> bool:
     """Return whether a taint keeps the pod off the node."""
-    return any(taint.keeps_pods_off and not pod.tolerates(taint, by_number=by_number) for taint in taints)
+    return any(taint.repels_pods and not pod.tolerates(taint, by_number=by_number) for taint in taints)
 
 
 def count_discouraging(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, by_number: bool = False) -> int:

@@ -35,7 +35,7 @@ class Restrictions(Struct):
     def clone(self) -> "Restrictions":
         return replace(self)
 
-    def uses_by(self, pod: Pod) -> int:
+    def count_uses(self, pod: Pod) -> int:
         """Count the volumes of a pod that use these claims. As upstream, namespaces are not compared."""
         return sum(
             volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
@@ -88,11 +88,11 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        cycle[KEY].uses += cycle[KEY].uses_by(added)
+        cycle[KEY].uses += cycle[KEY].count_uses(added)
         return None
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        cycle[KEY].uses -= cycle[KEY].uses_by(removed)
+        cycle[KEY].uses -= cycle[KEY].count_uses(removed)
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:

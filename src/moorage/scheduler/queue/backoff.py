@@ -148,7 +148,7 @@ class Ticker:
         """The first tick that was not taken."""
         self._period = period
 
-    def first_after(self, time: float) -> float:
+    def next_tick(self, time: float) -> float:
         """Return the first tick after a time."""
         if self.next > time:
             return self.next
@@ -158,5 +158,5 @@ class Ticker:
         """Take and return the last tick that is due. Missed earlier ones are skipped."""
         if now < self.next:
             return None
-        self.next = self.first_after(now)
+        self.next = self.next_tick(now)
         return self.next - self._period

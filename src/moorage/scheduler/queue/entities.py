@@ -72,7 +72,7 @@ class EntityState:
         return self.gating_plugin != ""
 
     @property
-    def unschedulable_since(self) -> float:
+    def rejection_time(self) -> float:
         """When the time in the unschedulable pods started: the last attempt, or a later flush."""
         return self.timestamp if self.flush_timestamp is None else max(self.timestamp, self.flush_timestamp)
 

@@ -79,7 +79,7 @@ class Gates:
         for plugin in plugins:
             if (status := call_pre_enqueue(plugin, pod)) is not None:
                 if status.code is Code.ERROR and self._failures is not None:
-                    self._failures.plugin_failed(plugin.name, pod, status.message)
+                    self._failures.on_plugin_failure(plugin.name, pod, status.message)
                 self._gate(entity, plugin.name)
                 return False
         entity.gating_plugin = ""
@@ -113,7 +113,7 @@ class Gates:
 
     def _gate(self, entity: QueuedPodInfo, plugin: str) -> None:
         if self._observer is not None and plugin not in entity.rejectors:
-            self._observer.rejected(plugin, entity.scheduler_name, +1)
+            self._observer.on_rejection(plugin, entity.scheduler_name, +1)
         entity.unschedulable_plugins |= {plugin}
         entity.gating_plugin = plugin
 

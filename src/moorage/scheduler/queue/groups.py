@@ -131,7 +131,7 @@ class GroupQueue:
         entity = self._entity_by_member[info.key]
         entity.replace(info.with_pod(new))
         if self._queue.find_queue(entity.key) == UNSCHEDULABLE:
-            self._queue.requeue_after(events, entity, old, new)
+            self._queue.requeue_for_events(events, entity, old, new)
 
     # ── groups ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,7 +210,7 @@ class GroupQueue:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def gated_by(self, plugins: Iterable[tuple[str, str]], about: object) -> list[QueuedEntity]:
+    def find_gated(self, plugins: Iterable[tuple[str, str]], about: object) -> list[QueuedEntity]:
         """Return the queued group that an event is about, if one of these plugins gates it."""
         if isinstance(about, Pod):
             root = self._groups.find_root(about)

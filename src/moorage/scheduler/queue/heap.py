@@ -58,9 +58,9 @@ class KeyedHeap:
             self._put(entity, self._guard(sort_key, entity))
 
     def _put(self, entity: QueuedEntity, sort_key: Any) -> None:
-        former = self.entries.get(entity.key)
-        if former is not None and former[0] == sort_key:
-            former[2] = entity
+        previous = self.entries.get(entity.key)
+        if previous is not None and previous[0] == sort_key:
+            previous[2] = entity
             return
         self._sequence += 1
         entry = [sort_key, self._sequence, entity]
@@ -69,7 +69,7 @@ class KeyedHeap:
             heappush(self._heap, entry)
         else:
             self._run.append(entry)
-        if former is not None:
+        if previous is not None:
             self._compact()
 
     def remove(self, key: str) -> QueuedEntity | None:

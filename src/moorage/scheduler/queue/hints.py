@@ -67,7 +67,7 @@ class Hints:
         """Return whether there is a profile of this name."""
         return profile in self._profiles
 
-    def interest_in(self, event: ClusterEvent) -> Interest:
+    def find_interest(self, event: ClusterEvent) -> Interest:
         """Return the plugins registered for an event. The result is cached."""
         interest = self._interests.get(event)
         if interest is not None:
@@ -117,7 +117,7 @@ class Hints:
         self._interests[event] = Interest(event.label, False, hints, (name,), frozenset((plugin,)))
         return event
 
-    def strategy_for(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
+    def choose_strategy(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         """Return the strategy for a pod after an event, from the hints of the plugins that rejected it.
 
         The strategy of a group is the strongest of all its members. A member without rejectors is retried.
@@ -128,7 +128,7 @@ class Hints:
             if any(not (member.unschedulable_plugins or member.pending_plugins) for member in members):
                 best, members = RequeueStrategy.AFTER_BACKOFF, [m for m in members if m.pending_plugins]
             for member in members:
-                strategy = self.strategy_for(member, event, old, new)
+                strategy = self.choose_strategy(member, event, old, new)
                 if strategy is RequeueStrategy.IMMEDIATELY:
                     return strategy
                 if strategy is RequeueStrategy.AFTER_BACKOFF:
@@ -138,7 +138,7 @@ class Hints:
         rejectors = info.unschedulable_plugins | pending
         if not rejectors:
             return RequeueStrategy.AFTER_BACKOFF
-        interest = self.interest_in(event)
+        interest = self.find_interest(event)
         if interest.is_wildcard:
             # A wildcard event concerns all pods, unless it is about one of them.
             is_concerned = new is None or (isinstance(new, Pod) and new.uid == info.pod.uid)
@@ -160,7 +160,7 @@ class Hints:
                 break
         return strategy
 
-    def strategy_after(self, info: QueuedEntity, events: Iterable[InFlightEvent] | None) -> RequeueStrategy:
+    def choose_missed_strategy(self, info: QueuedEntity, events: Iterable[InFlightEvent] | None) -> RequeueStrategy:
         """Return the strategy for a pod after a failed attempt: the strongest for all events during the attempt.
 
         ``None`` means that the events are unknown, because ``done`` was called before the attempt failed.
@@ -169,7 +169,7 @@ class Hints:
             return RequeueStrategy.AFTER_BACKOFF
         best = RequeueStrategy.SKIP
         for _, event, _, old, new in events:
-            strategy = self.strategy_for(info, event, old, new)
+            strategy = self.choose_strategy(info, event, old, new)
             if strategy is RequeueStrategy.IMMEDIATELY:
                 return strategy
             if strategy is RequeueStrategy.AFTER_BACKOFF:
@@ -196,7 +196,7 @@ class Hints:
                 problem = f"{_name(plugin, hint)}{where} returned {shown(result)}: {LEGAL}"
                 self._faults(info, plugin).note_invalid(plugin, _name(plugin, hint), problem)
         if self._observer is not None:
-            self._observer.hinted(plugin, event, outcome, perf_counter() - began)
+            self._observer.on_hint(plugin, event, outcome, perf_counter() - began)
         return outcome != QueueingHint.SKIP.value
 
     def _faults(self, info: QueuedPodInfo, plugin: str) -> FaultRecord:

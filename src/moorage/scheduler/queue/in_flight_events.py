@@ -50,7 +50,7 @@ class InFlightEvents:
         self._position += 1
         self._events.append(InFlightEvent(self._position, event, label, old, new))
 
-    def events_since(self, uid: str) -> list[InFlightEvent] | None:
+    def list_events(self, uid: str) -> list[InFlightEvent] | None:
         """Return the events since a pod was popped, oldest first, or ``None`` if it is not in flight."""
         popped_at = self.pods.get(uid)
         if popped_at is None:

@@ -20,25 +20,25 @@ POD_POPPED: Final = "PodPopped"
 class QueueObserver(Observer):
     """The events of the queue. Methods must be fast and must not use the queue."""
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         """Called when a pod entered the active, backoff or unschedulable queue because of an event."""
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str) -> None:
+    def on_group_move(self, pods: Sequence[Pod], queue: str, event: str, group_type: str) -> None:
         """Called when a group with these pods entered a queue, or these pods were added to it there."""
 
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+    def on_rejection(self, plugin: str, profile: str, delta: int) -> None:
         """Called when the number of pending pods rejected by a plugin changed."""
 
-    def in_flight(self, event: str, delta: int) -> None:
+    def on_in_flight(self, event: str, delta: int) -> None:
         """Called when the number of in-flight events changed. Popped pods are treated as events."""
 
-    def popped(self, pod: Pod, attempt: int) -> None:
+    def on_pop(self, pod: Pod, attempt: int) -> None:
         """Called when a pod was popped."""
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+    def on_hint(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Called when a queueing hint returned ``Queue`` or ``QueueSkip``, or raised (``Error``)."""
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: str) -> None:
         """Called when a plugin raised or returned an error in the queue."""
 
 
@@ -57,15 +57,15 @@ class Story(QueueObserver):
         # Formatted when requested: moves are far more frequent.
         self._steps: deque[tuple[str, str, str | int]] = deque(maxlen=length)
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         """Record the move."""
         self._steps.append((pod.metadata.uid, queue, event))
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
+    def on_group_move(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
         """Record the move of each pod."""
         self._steps.extend((pod.metadata.uid, queue, event) for pod in pods)
 
-    def popped(self, pod: Pod, attempt: int) -> None:
+    def on_pop(self, pod: Pod, attempt: int) -> None:
         """Record the attempt."""
         self._steps.append((pod.metadata.uid, IN_FLIGHT, attempt))
 

@@ -204,8 +204,8 @@ class SchedulingQueue:
                 continue
             self._in_flight.start(uid)
             if self._observer is not None:
-                self._observer.in_flight(POD_POPPED, +1)
-                self._observer.popped(info.pod, info.attempts)
+                self._observer.on_in_flight(POD_POPPED, +1)
+                self._observer.on_pop(info.pod, info.attempts)
             if info.unschedulable_plugins or info.pending_plugins:
                 self.count_rejectors(info, -1)
             return info
@@ -224,8 +224,8 @@ class SchedulingQueue:
                 continue
             self._in_flight.start(info.uid)
             if self._observer is not None:
-                self._observer.in_flight(POD_POPPED, +1)
-                self._observer.popped(info.pod, info.attempts)
+                self._observer.on_in_flight(POD_POPPED, +1)
+                self._observer.on_pop(info.pod, info.attempts)
         return group.size > 0
 
     def done(self, uid: str) -> None:
@@ -234,8 +234,8 @@ class SchedulingQueue:
         if dropped is None or self._observer is None:
             return
         for event in dropped:
-            self._observer.in_flight(event.label, -1)
-        self._observer.in_flight(POD_POPPED, -1)
+            self._observer.on_in_flight(event.label, -1)
+        self._observer.on_in_flight(POD_POPPED, -1)
 
     def add_unschedulable(self, info: QueuedPodInfo, pod: Pod) -> bool:
         """Add the latest version of a pod after a failed attempt, and end the attempt.
@@ -268,7 +268,7 @@ class SchedulingQueue:
             self.done(pod.uid)
             self.groups.add(info, POD_ADDED)
             return True
-        strategy = self._hints.strategy_after(info, self._in_flight.events_since(pod.uid))
+        strategy = self._hints.choose_missed_strategy(info, self._in_flight.list_events(pod.uid))
         self.requeue(info, strategy, ATTEMPT_FAILED, now)
         self.done(pod.uid)
         return True
@@ -310,13 +310,13 @@ class SchedulingQueue:
         else:
             info.pod = new
             self._unschedulable.put(info)
-            self.requeue_after(events, info, old, new)
+            self.requeue_for_events(events, info, old, new)
 
-    def requeue_after(self, events: Iterable[ClusterEvent], info: QueuedEntity, old: Pod, new: Pod) -> None:
+    def requeue_for_events(self, events: Iterable[ClusterEvent], info: QueuedEntity, old: Pod, new: Pod) -> None:
         """Requeue an unschedulable entity at the first of these events that may make it schedulable."""
         now = self._clock.now()
         for event in events:
-            strategy = self._hints.strategy_for(info, event, old, new)
+            strategy = self._hints.choose_strategy(info, event, old, new)
             # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues. We do not.
             if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
                 return
@@ -339,7 +339,7 @@ class SchedulingQueue:
         if nominated != placed_on:
             freed = pod.on_node(nominated)
             self.move_all_to_active_or_backoff(
-                ASSIGNED_POD_DELETE, freed, None, lambda other: other.priority <= pod.priority
+                ASSIGNED_POD_DELETE, freed, None, lambda candidate: candidate.priority <= pod.priority
             )
 
     def move_all_to_active_or_backoff(
@@ -349,7 +349,7 @@ class SchedulingQueue:
         # Called for every bound pod: without pending pods this must cost nothing.
         if not self._unschedulable.entries and not self._in_flight.pods:
             return
-        interest = self._hints.interest_in(event)
+        interest = self._hints.find_interest(event)
         if not interest:
             return
         if interest.is_wildcard:
@@ -360,9 +360,9 @@ class SchedulingQueue:
             for gate in interest.registered:
                 # Plugins return keys of pods, but with groups the gated entity may be a group.
                 reconsidered = partial(self._gates.reconsidered, *gate) if not has_groups else lambda: None
-                candidates += self._unschedulable.gated_by(gate, reconsidered)
+                candidates += self._unschedulable.find_gated(gate, reconsidered)
             if interest.registered_for_group and self.groups is not None:
-                candidates += self.groups.gated_by(interest.registered_for_group, new if new is not None else old)
+                candidates += self.groups.find_gated(interest.registered_for_group, new if new is not None else old)
         if pre_check is not None:
             candidates = [info for info in candidates if pre_check(info.pod)]
         if candidates or self._in_flight:
@@ -402,22 +402,22 @@ class SchedulingQueue:
                 self.move_to_active(info, BACKOFF_COMPLETE, now, from_backoff=True)
         if (tick := self._unschedulable_ticker.take(now)) is None:
             return
-        overdue = self._unschedulable.older_than(self._max_unschedulable, tick)
+        overdue = self._unschedulable.find_older(self._max_unschedulable, tick)
         for info in overdue:
             info.was_flushed = True
             for member in info.members if info.is_group else ():
                 member.was_flushed = True
             info.flush_timestamp = tick
         if overdue:
-            self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
+            self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.find_interest(UNSCHEDULABLE_TIMEOUT), None, None)
 
     def next_wakeup(self) -> float | None:
         """Return the first time at which :meth:`flush` may release a pod, or ``None``."""
         times: list[float] = []
         if (expiry := self._backoff.next_expiry()) is not None:
-            times.append(self._backoff_ticker.first_after(expiry))
+            times.append(self._backoff_ticker.next_tick(expiry))
         if (oldest := self._unschedulable.oldest()) is not None:
-            times.append(self._unschedulable_ticker.first_after(oldest + self._max_unschedulable))
+            times.append(self._unschedulable_ticker.next_tick(oldest + self._max_unschedulable))
         return min(times, default=None)
 
     def _drop(self, key: str) -> None:
@@ -439,7 +439,7 @@ class SchedulingQueue:
             if gate and (gate not in interest.plugins or self._gates.is_still_closed(info)):
                 self._unschedulable.still_gated(info.key)
                 continue
-            strategy = self._hints.strategy_for(info, event, old, new)
+            strategy = self._hints.choose_strategy(info, event, old, new)
             if strategy is not RequeueStrategy.SKIP:
                 self._unschedulable.remove(info.key)
                 self.requeue(info, strategy, interest.label, now)
@@ -449,7 +449,7 @@ class SchedulingQueue:
     def _record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         self._in_flight.record(event, label, old, new)
         if self._observer is not None:
-            self._observer.in_flight(label, +1)
+            self._observer.on_in_flight(label, +1)
 
     # ── moves between the queues ───────────────────────────────────────────────────────────────────────────────
 
@@ -476,9 +476,9 @@ class SchedulingQueue:
         """Notify the observer that an entity entered a queue."""
         if self._observer is not None:
             if info.is_group:
-                self._observer.group_moved([member.pod for member in info.members], queue, label, info.type_label)
+                self._observer.on_group_move([member.pod for member in info.members], queue, label, info.type_label)
             else:
-                self._observer.moved(info.pod, queue, label)
+                self._observer.on_move(info.pod, queue, label)
 
     def remove_entity(self, key: str) -> QueuedEntity | None:
         """Remove and return the entity with this key."""
@@ -503,7 +503,7 @@ class SchedulingQueue:
         if member.initial_attempt_timestamp is None:
             member.initial_attempt_timestamp = now
         if self._observer is not None:
-            self._observer.group_moved([member.pod], self.find_queue(group.key) or ACTIVE, label, group.type_label)
+            self._observer.on_group_move([member.pod], self.find_queue(group.key) or ACTIVE, label, group.type_label)
 
     def requeue(self, info: QueuedEntity, strategy: RequeueStrategy, label: str, now: float) -> bool:
         """Add an entity to the queue that the strategy selects. Return whether it can be popped from there."""
@@ -541,7 +541,7 @@ class SchedulingQueue:
         """Notify the observer that a rejected pod entered (+1) or left (-1) the queue."""
         if self._observer is not None:
             for plugin in info.rejectors:
-                self._observer.rejected(plugin, info.scheduler_name, delta)
+                self._observer.on_rejection(plugin, info.scheduler_name, delta)
 
     # ── inspection ─────────────────────────────────────────────────────────────────────────────────────────────
 

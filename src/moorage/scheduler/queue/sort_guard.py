@@ -49,7 +49,7 @@ class SortGuard:
             problem = invalid_result(sort, methods, f"returned values that cannot be compared: {error}")
             sort._faults.note_invalid(sort.name, methods[0], problem)
         if self._observer is not None:
-            self._observer.plugin_failed(sort.name, entity.pod, problem)
+            self._observer.on_plugin_failure(sort.name, entity.pod, problem)
 
 
 class Unsortable:

@@ -99,7 +99,7 @@ class UnschedulablePods:
     def put(self, entity: QueuedEntity) -> None:
         """Add an entity, or reindex it after its rejectors, gate or age changed."""
         self._remove_from_indexes(entity.key)
-        self._by_age.put(entity, entity.unschedulable_since)
+        self._by_age.put(entity, entity.rejection_time)
         profile = entity.scheduler_name
         if entity.gating_plugin:
             # No event of other groups can admit this one: without the name of the plugin, none returns it.
@@ -135,7 +135,7 @@ class UnschedulablePods:
             entities.update(bucket)
         return list(entities.values())
 
-    def gated_by(self, gate: ProfilePlugin, reconsidered: Callable[[], Iterable[str] | None]) -> list[QueuedEntity]:
+    def find_gated(self, gate: ProfilePlugin, reconsidered: Callable[[], Iterable[str] | None]) -> list[QueuedEntity]:
         """Return the entities gated by a plugin that the plugin may admit now.
 
         ``reconsidered`` returns the keys that the plugin may admit since its last call, or None for all. A key is
@@ -153,13 +153,13 @@ class UnschedulablePods:
         """Record that the plugin was called for a pod and rejects it as before."""
         self._reconsidered.discard(key)
 
-    def older_than(self, seconds: float, now: float) -> list[QueuedEntity]:
+    def find_older(self, seconds: float, now: float) -> list[QueuedEntity]:
         """Return the entities that have been unschedulable for longer than this. They are not removed."""
         # The usual result is empty: check only the oldest first.
         oldest = self._by_age.first_key()
         if oldest is None or not now - oldest > seconds:
             return []
-        return [entity for entity in self if now - entity.unschedulable_since > seconds]
+        return [entity for entity in self if now - entity.rejection_time > seconds]
 
     def oldest(self) -> float | None:
         """Return since when the oldest entity has been unschedulable."""

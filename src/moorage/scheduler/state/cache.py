@@ -35,10 +35,10 @@ MAX_IMAGE_COLUMNS: Final = 512
 class CacheObserver(Observer):
     """The assumed pods of a cache."""
 
-    def assumed(self, pod: Pod) -> None:
+    def on_assume(self, pod: Pod) -> None:
         """A pod is assumed on its node."""
 
-    def forgotten(self, pod: Pod) -> None:
+    def on_forget(self, pod: Pod) -> None:
         """An assumption is undone."""
 
 
@@ -118,7 +118,7 @@ class Cache:
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assume(pod)
         if self._observer is not None:
-            self._observer.assumed(pod)
+            self._observer.on_assume(pod)
 
     def recount(self, pod: Pod) -> None:
         """Replace an assumed pod by another version with a use of the node that differs from its requests."""
@@ -137,7 +137,7 @@ class Cache:
             raise CacheError(f"pod {pod.key} was assumed on {cached_pod.node_name} but is forgotten on {pod.node_name}")
         self._remove_cached(cached_pod)
         if self._observer is not None:
-            self._observer.forgotten(pod)
+            self._observer.on_forget(pod)
 
     def add_pod(self, pod: Pod) -> None:
         """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
@@ -389,7 +389,7 @@ class NodeColumns(NodeStorage):
         """Return the facts about an image, or ``None`` if no node has it."""
         return self.image_index.find(name)
 
-    def log_of(self, depends_on: DependsOn) -> ChangeLog[int]:
+    def select_log(self, depends_on: DependsOn) -> ChangeLog[int]:
         """Return the log of the changes that results of a plugin depend on."""
         match depends_on:
             case DependsOn.NODE:

@@ -298,7 +298,7 @@ class DomainCounts:
                 table[code] += by
         return table
 
-    def positive_at(self, column: Labels) -> BoolArray:
+    def mask_positive(self, column: Labels) -> BoolArray:
         """Find the nodes in domains with a positive count."""
         positive: BoolArray = np.greater(self.table(column.values), 0)
         return positive.take(column.codes)

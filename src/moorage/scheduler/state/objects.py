@@ -43,9 +43,9 @@ class ChangeLog(Generic[C]):
         self.position += 1
         if self.position - self._start > self.max_length:
             # Half at a time, so that forgetting costs next to nothing for each change.
-            forgotten = (self.position - self._start) // 2
-            del self._changes[:forgotten]
-            self._start += forgotten
+            surplus = (self.position - self._start) // 2
+            del self._changes[:surplus]
+            self._start += surplus
 
     def since(self, position: int) -> list[C] | None:
         """Return the changes since a position, or ``None`` if the log is truncated."""

@@ -224,7 +224,7 @@ class PodIndex:
             for pods in self._by_labels.find(namespaces, matcher):
                 if count.selects(pods):
                     pods.counts = (*pods.counts, count)
-                    count.take_in(pods)
+                    count.add_pods(pods)
             self._counts.put(question, count)
         return count
 
@@ -304,7 +304,7 @@ class SelectorCount:
         self._pods += step
         self.log.note(row if step > 0 else ~row)
 
-    def take_in(self, pods: "PodClass") -> None:
+    def add_pods(self, pods: "PodClass") -> None:
         """Count the pods of an existing class."""
         for row, count in pods.rows.items():
             self._column.array[row] += count

@@ -13,7 +13,7 @@ import structlog
 from moorage.common.caches import LRU
 from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from moorage.kube.api.codec import has_been_patched, is_custom, patch_between, to_data
+from moorage.kube.api.codec import build_patch, has_been_patched, is_custom, to_data
 from moorage.kube.api.kinds import BY_TYPE, find_kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta, format_time
 from moorage.kube.api.pod import Pod
@@ -145,11 +145,11 @@ class ApiWriter:
         allocation is stored, or still arrives, would be treated as free and be allocated twice.
         """
         before = await self._read_previous(obj)
-        patch = patch_between(before, obj)
+        patch = build_patch(before, obj)
         if not patch:
             return obj
         patch.setdefault("metadata", {})["resourceVersion"] = obj.metadata.resource_version
-        path = self._client.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self._client.resolve_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         body = _encoder.encode(patch)
         outcome = UnknownOutcome()
         while True:
@@ -201,7 +201,7 @@ class ApiWriter:
 
     async def _patch(self, obj: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         body = _encoder.encode(patch)
-        path = self._client.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self._client.resolve_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         priority = obj.priority if isinstance(obj, Pod) else 0
         try:
             async with self._locks.lock(obj.uid or obj.key):

@@ -155,7 +155,7 @@ class ApiConnection:
     ) -> None:
         self.client = client
         self.hostname = socket.gethostname()
-        self.recorder = EventRecorder(event_client, self.hostname, clock, kind_of=client.kind_of)
+        self.recorder = EventRecorder(event_client, self.hostname, clock, resolve_kind=client.resolve_kind)
         dispatcher = Dispatcher(limit=make_rate_limit(limits.qps, limits.burst))
         self.cluster = ApiWriter(client, dispatcher, self.recorder, clock, self._find_cached)
         self.informers = Informers(client, (), lambda _kind, _changes: None)

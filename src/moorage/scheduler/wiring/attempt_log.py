@@ -26,18 +26,18 @@ class AttemptLogger(AttemptObserver):
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, int]] = {}
 
-    def trying(self, queued: QueuedPodInfo) -> None:
+    def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Log the start of a pod's attempt."""
         if VERBOSITY.of(__name__) >= ATTEMPT_LEVEL:
             log.info("Attempting to schedule pod", v=ATTEMPT_LEVEL, pod=queued.key)
 
-    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
+    def on_group_attempt(self, queued: QueuedPodGroupInfo) -> None:
         """Log the start of a group's attempt."""
         if VERBOSITY.of(__name__) >= ATTEMPT_LEVEL:
             key = queued.key.removeprefix(ENTITY)
             log.info("Attempting to schedule pod group", v=ATTEMPT_LEVEL, podGroup=key)
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the number of nodes until the pod is bound."""
         if VERBOSITY.of(__name__) >= DECISION_LEVEL:
             result = result.result if isinstance(result, ExtendedNodes) else result
@@ -45,20 +45,20 @@ class AttemptLogger(AttemptObserver):
             counts = {"evaluatedNodes": result.diagnosis.node_count, "feasibleNodes": feasible}
             self._counts[queued.pod.metadata.uid] = counts
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Log a failed attempt. A placed pod is logged when it is bound."""
         if not isinstance(outcome, Placed):
             self._counts.pop(queued.pod.metadata.uid, None)
         if isinstance(outcome, Unschedulable | Failed):
-            self.binding_failed(queued, outcome)
+            self.on_binding_failure(queued, outcome)
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Log a pod that has its node."""
         counts = self._counts.pop(queued.pod.metadata.uid, {})
         if VERBOSITY.of(__name__) >= DECISION_LEVEL:
             log.info("Successfully bound pod to node", v=DECISION_LEVEL, pod=queued.key, node=node_name, **counts)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Log an attempt that failed, before or during the binding."""
         self._counts.pop(queued.pod.metadata.uid, None)
         if isinstance(outcome, Failed) and not outcome.is_rejection:

@@ -191,12 +191,12 @@ class HttpExtender:
 def extender_demands(extenders: Iterable[ExtenderConfig]) -> set[str]:
     """Return the kinds of complete objects that some extender receives: pending pods, pods on nodes, nodes."""
     configs = tuple(extenders)
-    sent = {
+    demands = {
         "pods": any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs),
         "pods on nodes": any(c.preempt_verb and not c.node_cache_capable for c in configs),
         "nodes": any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs),
     }
-    return {name for name, is_sent in sent.items() if is_sent}
+    return {name for name, is_sent in demands.items() if is_sent}
 
 
 def full_object_predicates(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:

@@ -53,12 +53,12 @@ async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> No
                 with pauses.timed("swap"):
                     return scheduler.change_profiles(profiles)
 
-            former = await parts.deliveries.between_cycles(swap)
+            previous = await parts.deliveries.between_cycles(swap)
             undo.pop_all()
     log.info("plugins swapped between cycles", **pauses.milliseconds)
     old_extenders = [*parts.extenders]
     parts.extenders.extend(extenders)
-    parts.background.spawn(_retire(parts, former, old_extenders), name="closing previous plugins")
+    parts.background.spawn(_retire(parts, previous, old_extenders), name="closing previous plugins")
     scheduler.services.wake()
 
 
@@ -114,20 +114,20 @@ def _forgetting_new_kinds(scheduler: Scheduler, undo: AsyncExitStack) -> Iterato
             undo.callback(lambda: [services.shared.pop(key, None) for key in new_keys])
 
 
-async def _retire(parts: AssembledScheduler[ApiConnection], former: Profiles, extenders: list[HttpExtender]) -> None:
+async def _retire(parts: AssembledScheduler[ApiConnection], previous: Profiles, extenders: list[HttpExtender]) -> None:
     """Close former plugins after their last binding, and forget the kinds and state that only they used."""
-    await former.bindings_ended()
-    await former.lifecycle.close()
+    await previous.bindings_ended()
+    await previous.lifecycle.close()
     for extender in extenders:
         if extender in parts.extenders:
             parts.extenders.remove(extender)
             extender.close()
     async with parts.changing:  # plugins of another reload may use state that seems unused
         in_use, shared = parts.scheduler.living(), parts.scheduler.services.shared
-        for key in former.shared() - {key for profiles in in_use for key in profiles.shared()}:
+        for key in previous.shared() - {key for profiles in in_use for key in profiles.shared()}:
             shared.pop(key, None)
         # Reloaded code has new structs for the same custom resources.
-        unlisted = former.listed() - BUILT_IN - {kind for profiles in in_use for kind in profiles.listed()}
+        unlisted = previous.listed() - BUILT_IN - {kind for profiles in in_use for kind in profiles.listed()}
         parts.connection.informers.remove(unlisted)
         parts.scheduler.objects.forget(unlisted)
     log.info("plugins of the previous configuration are closed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.files.loading import ClusterInput, cluster_from, cluster_from_documents
+from moorage.cluster.files.loading import ClusterInput, build_cluster_input, cluster_from_documents
 from moorage.common.errors import InputError
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.meta import format_time
@@ -33,7 +33,7 @@ def priority_class(name: str, value: int, **fields: Any) -> dict[str, Any]:
 
 
 def admitted(*contents: dict[str, Any], features: FeatureGates | None = None) -> Pod:
-    return cluster_from(contents, features=features or FeatureGates()).of(Pod)[0]
+    return build_cluster_input(contents, features=features or FeatureGates()).of(Pod)[0]
 
 
 def asking(requests: Any = None, limits: Any = None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def asking(requests: Any = None, limits: Any = None) -> dict[str, Any]:
 
 class TestIdentity:
     def test_objects_keep_their_order_and_get_uids_and_ages_by_it(self) -> None:
-        cluster = cluster_from([thing("Node", "n1"), pod("late"), pod("early", priority=5), thing("Node", "n0")])
+        cluster = build_cluster_input([thing("Node", "n1"), pod("late"), pod("early", priority=5), thing("Node", "n0")])
 
         assert [item.key for item in cluster.objects] == ["n1", "default/late", "default/early", "n0", "default"]
         assert [item.uid for item in cluster.objects] == ["uid-0", "uid-1", "uid-2", "uid-3", "uid-4"]
@@ -64,7 +64,7 @@ class TestIdentity:
     def test_namespaces_are_labeled_and_missing_namespaces_created(self) -> None:
         away = pod("b")
         away["metadata"]["namespace"] = "away"
-        cluster = cluster_from([pod(), away, thing("Namespace", "away", metadata={"labels": {"team": "x"}})])
+        cluster = build_cluster_input([pod(), away, thing("Namespace", "away", metadata={"labels": {"team": "x"}})])
 
         assert {item.name: item.labels for item in cluster.of(Namespace)} == {
             "away": {"team": "x", "kubernetes.io/metadata.name": "away"},
@@ -75,7 +75,7 @@ class TestIdentity:
         finished, leaving = pod("ended"), pod("leaving")
         finished["status"] = {"phase": "Succeeded"}
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        cluster = cluster_from([finished, leaving, pod("waits"), pod("runs", nodeName="n")])
+        cluster = build_cluster_input([finished, leaving, pod("waits"), pod("runs", nodeName="n")])
 
         assert [item.name for item in cluster.pending] == ["waits"]
         assert [item.name for item in cluster.running] == ["runs"]
@@ -84,8 +84,8 @@ class TestIdentity:
         started = pod(nodeName="n")
         started["status"] = {"startTime": "2026-02-01T00:00:00Z"}
 
-        assert format_time(cluster_from([pod("b")]).now) == "2026-01-01T00:00:02Z"
-        assert format_time(cluster_from([started]).now) == "2026-02-01T00:00:01Z"
+        assert format_time(build_cluster_input([pod("b")]).now) == "2026-01-01T00:00:02Z"
+        assert format_time(build_cluster_input([started]).now) == "2026-02-01T00:00:01Z"
 
 
 class TestDefaults:
@@ -186,7 +186,7 @@ class TestDefaults:
         assert [port.protocol for port in elsewhere.spec.containers[0].ports] == ["TCP", "UDP"]
 
     def test_other_kinds(self) -> None:
-        cluster = cluster_from(
+        cluster = build_cluster_input(
             [
                 thing("Node", status={"capacity": {"cpu": "2"}}),
                 thing("StorageClass", "s", "storage.k8s.io/v1", provisioner="p"),
@@ -300,7 +300,7 @@ class TestFiles:
             ],
         }
 
-        assert [item.key for item in cluster_from([pod_list]).objects] == ["n", "default/p", "default"]
+        assert [item.key for item in build_cluster_input([pod_list]).objects] == ["n", "default/p", "default"]
 
     def test_several_files_and_formats(self, tmp_path: Path) -> None:
         yaml_file, json_file = tmp_path / "a.yaml", tmp_path / "b.json"
@@ -316,7 +316,7 @@ class TestFiles:
 
     def test_custom_resources_are_kept_unchanged_and_ignored_kinds_are_counted(self) -> None:
         custom = thing("Service", "s", "serving.knative.dev/v1", spec={"x": 1})
-        cluster: ClusterInput = cluster_from(
+        cluster: ClusterInput = build_cluster_input(
             [custom, thing("ConfigMap", "c"), thing("Ingress", "i", "networking.k8s.io/v1")]
         )
 
@@ -413,14 +413,14 @@ BAD: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
 def test_bad_objects(content: Any, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        cluster_from([content])
+        build_cluster_input([content])
 
     assert message in str(raised.value)
 
 
 def test_the_same_object_twice() -> None:
     with pytest.raises(InputError, match=r"object 2: Pod 'default/a' is already defined in the input, object 1"):
-        cluster_from([pod(), pod()])
+        build_cluster_input([pod(), pod()])
 
 
 def test_a_missing_file() -> None:

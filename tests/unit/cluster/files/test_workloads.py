@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster.dry_run import add_workload_pods
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.cluster.runs.history import Run
 from moorage.cluster.simulation.simulation import simulate
 from moorage.common.errors import InputError
@@ -40,7 +40,7 @@ def workload(kind: str, **spec: Any) -> Object:
 
 
 def run(*objects: Object, until: float | None = None) -> Run:
-    return simulate(cluster_from(objects), load_policy(collect_plugins()), until=until)
+    return simulate(build_cluster_input(objects), load_policy(collect_plugins()), until=until)
 
 
 def nodes_of(result: Run) -> Counter[str]:
@@ -81,14 +81,14 @@ FIRST: dict[str, tuple[Object, int]] = {
 
 @pytest.mark.parametrize(("manifest", "pods"), FIRST.values(), ids=FIRST)
 def test_one_pass_includes_pods_of_controllers(manifest: Object, pods: int) -> None:
-    cluster = add_workload_pods(cluster_from([node("a"), node("b"), manifest]), FeatureGates())
+    cluster = add_workload_pods(build_cluster_input([node("a"), node("b"), manifest]), FeatureGates())
 
     assert len(cluster.pending) == pods
     assert len(cluster.nodes) == 2
 
 
 def test_cluster_without_workloads_is_unchanged() -> None:
-    cluster = cluster_from([node("a"), MAKERS["a workload with only a selector"][0]])
+    cluster = build_cluster_input([node("a"), MAKERS["a workload with only a selector"][0]])
     assert add_workload_pods(cluster, FeatureGates()) is cluster
 
 
@@ -159,7 +159,7 @@ def test_workload_without_a_template_creates_no_pods() -> None:
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
 def test_invalid_workload_is_still_read_by_the_scheduler(kind: str) -> None:
     manifest = workload(kind, selector={"matchLabels": {"app": "other"}}, template=template())
-    cluster = cluster_from([manifest])
+    cluster = build_cluster_input([manifest])
 
     assert (len(cluster.objects), cluster.workloads) == (2, ())
     assert "`selector` does not match template `labels`" in cluster.selecting[f"the input, object 1 ({kind} x)"]
@@ -192,7 +192,7 @@ BAD: dict[str, tuple[Object, str]] = {
 @pytest.mark.parametrize(("manifest", "message"), BAD.values(), ids=BAD)
 def test_invalid_workload_is_rejected(manifest: Object, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        cluster_from([manifest])
+        build_cluster_input([manifest])
     assert message in str(raised.value)
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.cluster.runs.history import Run
 from moorage.cluster.runs.run_report import timeline_lines, wait_summary
 from moorage.cluster.simulation.simulation import simulate
@@ -28,7 +28,7 @@ def pod(name: str, *, lasts: str = "", pool: str = "", **spec: Any) -> dict[str,
 
 
 def run(*objects: dict[str, Any], until: float, group_by: str = "") -> Run:
-    return simulate(cluster_from(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
+    return simulate(build_cluster_input(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
 
 
 def test_finished_pod_frees_its_resources() -> None:

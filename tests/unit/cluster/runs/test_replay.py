@@ -68,7 +68,7 @@ def test_reason_of_nodes_that_could_fit_later_precedes_more_frequent_ones() -> N
 
 def test_pods_at_a_moment_can_be_queried() -> None:
     run = replayed(CLUSTER)
-    pods = {placed_pod.key: placed_pod.node_name for placed_pod in run.pods_at(30.0)}
+    pods = {placed_pod.key: placed_pod.node_name for placed_pod in run.replay_pods(30.0)}
     assert len(pods) == 14
     assert (pods["shop/web"], pods["shop/too-big"]) == ("n1", "")
     assert len([name for name in pods.values() if name]) == 8

@@ -10,7 +10,7 @@ from moorage.cluster.controllers.actions import ControllerAction, Patch
 from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation, simulate
 from moorage.common.clock import VirtualClock
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[type[Plugin], str, str]] = {
 
 @pytest.mark.parametrize(("plugin", "result", "message"), CASES.values(), ids=CASES)
 def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
-    run = simulate(cluster_from(pods("a")), policy_with(plugin))
+    run = simulate(build_cluster_input(pods("a")), policy_with(plugin))
 
     (decision,) = run.decisions
     assert (decision.result, decision.node) == (result, "")
@@ -91,19 +91,19 @@ def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
 
 @pytest.mark.parametrize("plugin", [CannotBind, RaisesInBind])
 def test_bind_plugin_without_configuration_is_called(plugin: type[Plugin]) -> None:
-    run = simulate(cluster_from(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
+    run = simulate(build_cluster_input(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
     assert [(decision.result, decision.node) for decision in run.decisions] == [("error", "")]
 
 
 def test_the_time_of_bindings_that_fail_has_passed() -> None:
-    run = simulate(cluster_from(pods("a")), policy_with(CannotBind))
+    run = simulate(build_cluster_input(pods("a")), policy_with(CannotBind))
     assert run.decisions[0].attempts > 3
     assert run.seconds > 1 + 2 + 4, "as long as its penalties took"
     assert run.timeline[0].waited == run.seconds
 
 
 def test_a_pod_that_still_waits_when_time_is_up_is_not_scheduled() -> None:
-    run = simulate(cluster_from(pods("a")), policy_with(TimesOut), until=5.0)
+    run = simulate(build_cluster_input(pods("a")), policy_with(TimesOut), until=5.0)
 
     (decision,) = run.decisions
     assert decision.result == "unschedulable"
@@ -143,7 +143,7 @@ def under(parent: str) -> dict[str, Any]:
     return {"parentCompositePodGroupName": parent, "workloadRef": reference}
 
 
-CLUSTER = cluster_from(
+CLUSTER = build_cluster_input(
     [
         thing("Node", "n", status={"allocatable": {"cpu": 4, "memory": "8Gi", "pods": 20}}),
         member("of-no-group", "nowhere"),

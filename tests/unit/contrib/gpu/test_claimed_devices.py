@@ -59,17 +59,17 @@ def claim(name: str, *devices: str, memory: str = "", node: str = "a", count: in
 def test_devices_of_claims_are_in_use() -> None:
     rig = Rig(published("s", "a", 3), claim("one", "gpu-1"), claim("part", "gpu-2", memory="20Gi"))
     devices = ClaimedDevices(rig, DRIVER)
-    assert devices.free_on("a") == (1000, 0, 750)
+    assert devices.find_free_shares("a") == (1000, 0, 750)
     rig.add(claim("more", "gpu-2", memory="40Gi"))
-    assert devices.free_on("a") == (1000, 0, 250)
+    assert devices.find_free_shares("a") == (1000, 0, 250)
     rig.add(claim("part"))
-    assert devices.free_on("a") == (1000, 0, 500), "it was given back"
-    assert devices.free_on("b") == ()
+    assert devices.find_free_shares("a") == (1000, 0, 500), "it was given back"
+    assert devices.find_free_shares("b") == ()
 
 
 def test_only_the_latest_slices_of_the_driver_count() -> None:
     rig = Rig(published("old", "a", 3), published("new", "a", 1, generation=2), published("x", "a", 5, driver="other"))
-    assert ClaimedDevices(rig, DRIVER).free_on("a") == (1000,)
+    assert ClaimedDevices(rig, DRIVER).find_free_shares("a") == (1000,)
 
 
 def test_metrics_count_devices_and_requests_of_claims() -> None:

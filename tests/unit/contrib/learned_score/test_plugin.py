@@ -9,7 +9,7 @@ from tests.unit.contrib.learned_score.policy_builders import PATIENT, POD, POLIC
 from tests.unit.scheduler.config.test_contrib_args import loaded
 
 from moorage.common.errors import ConfigErrors
-from moorage.contrib.learned_score.plugin import LearnedScore, spread_out
+from moorage.contrib.learned_score.plugin import LearnedScore, spread_scores
 from moorage.contrib.learned_score.process import NONSENSE, RAISED
 from moorage.scheduler.config.contrib_args import LearnedScoreArgs
 from moorage.scheduler.config.durations import Duration
@@ -34,9 +34,9 @@ def test_a_policy_may_compare_nodes_with_each_other() -> None:
 
 def test_only_the_best_score_is_100() -> None:
     close = np.array([0.0, 1.0, 1.0 - 1e-12])
-    assert spread_out(close).tolist() == [0, 100, 99]
-    assert spread_out(np.array([1.7e308, -1.7e308, 0.0])).tolist() == [100, 0, 50]
-    assert spread_out(np.zeros(0)).tolist() == []
+    assert spread_scores(close).tolist() == [0, 100, 99]
+    assert spread_scores(np.array([1.7e308, -1.7e308, 0.0])).tolist() == [100, 0, 50]
+    assert spread_scores(np.zeros(0)).tolist() == []
 
 
 FAILURES = {"raises": RAISED, "too_few": NONSENSE, "no_number": NONSENSE, "words": NONSENSE}

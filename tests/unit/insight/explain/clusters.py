@@ -6,7 +6,7 @@ from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.workloads import explain_workload
-from moorage.insight.whatif.edits import edit_from
+from moorage.insight.whatif.edits import decode_edit
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import find_workload
 from moorage.kube.features import FeatureGates
@@ -81,7 +81,7 @@ def outcome(objects: list[Object], edits: list[Any]) -> object:
     """Apply edits to a new session; return the node and the victims of the pod ``p``."""
     with session(*objects) as fresh:
         try:
-            fresh.apply(*(edit_from(edit) for edit in edits))
+            fresh.apply(*(decode_edit(edit) for edit in edits))
         except InputError:
             return "refused"
         attempt = fresh.try_pod("default/p")

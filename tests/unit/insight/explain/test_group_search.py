@@ -3,7 +3,7 @@
 from tests.unit.insight.explain.clusters import SIX_OF_EIGHT, explained_group, gang, members, node, opened
 
 from moorage.insight.explain.pods import explain_pod
-from moorage.insight.whatif.edits import edit_from
+from moorage.insight.whatif.edits import decode_edit
 
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
@@ -17,7 +17,7 @@ def test_changes_make_the_entire_group_fit() -> None:
     assert texts["delete-pod"] == "Delete default/blocker"
     for change in stuck.changes:
         with opened(*SIX_OF_EIGHT) as cluster:
-            cluster.apply(*(edit_from(edit) for edit in change.edits))
+            cluster.apply(*(decode_edit(edit) for edit in change.edits))
             assert cluster.try_group("default/ring").fits, change.text
 
 
@@ -40,7 +40,7 @@ def test_several_nodes_are_added_if_one_is_not_enough() -> None:
     assert added.text == "Add 3 nodes like n1"
     for left_out in range(3):
         with opened(*objects) as cluster:
-            cluster.apply(*(edit_from(edit) for at, edit in enumerate(added.edits) if at != left_out))
+            cluster.apply(*(decode_edit(edit) for at, edit in enumerate(added.edits) if at != left_out))
             assert not cluster.try_group("default/ring").fits
 
 

@@ -23,7 +23,7 @@ from moorage.insight import (
     forecast_start,
     queue_lines,
 )
-from moorage.insight.whatif.edits import edit_from
+from moorage.insight.whatif.edits import decode_edit
 from moorage.kube.api.meta import parse_time
 
 NOW = parse_time("2026-11-18T10:00:00Z")
@@ -180,7 +180,7 @@ def test_suggested_changes_make_the_pod_start_earlier() -> None:
     assert result.sooner
     for change in result.sooner:
         with opened(*cluster) as session:
-            session.apply(*(edit_from(edit) for edit in change.edits))
+            session.apply(*(decode_edit(edit) for edit in change.edits))
             again = forecast_start(session, "w", "default", ForecastOptions(now=NOW, draws=10, with_changes=False))
         assert median_start(again) == change.p50 < 1800.0, change
 
@@ -199,7 +199,7 @@ def test_starts_after_changes_are_corrected_by_earlier_forecasts() -> None:
     assert result.sooner
     for change, before in zip(result.sooner, plain.sooner, strict=True):
         with opened(*cluster, subject) as session:
-            session.apply(*(edit_from(edit) for edit in change.edits))
+            session.apply(*(decode_edit(edit) for edit in change.edits))
             settings = ForecastOptions(now=NOW, draws=10, with_changes=False, recalibration=recalibration)
             again = forecast_start(session, "w", "default", settings)
         assert median_start(again) == change.p50

@@ -62,7 +62,7 @@ def test_slow_reader_gets_the_newest_version() -> None:
             news.latest = b'{"version":%d}' % number
             stream.tick()
         reader.is_full = False
-        stream.go_on()
+        stream.resume_sending()
         assert reader.versions == [b'{"version":49}']
 
     in_a_loop(test)

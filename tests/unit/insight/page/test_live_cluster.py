@@ -27,10 +27,10 @@ class Counting(AttemptObserver):
         self.ends = 0
         self.bindings = 0
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         self.ends += 1
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         self.bindings += 1
 
 

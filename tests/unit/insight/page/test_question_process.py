@@ -8,7 +8,7 @@ import yaml
 from tests.unit.insight.page.clusters import policy
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.explain_events import request_for
+from moorage.insight.explain.explain_events import make_explain_request
 from moorage.insight.page import question_process
 from moorage.insight.page.question_process import QuestionProcess
 
@@ -22,7 +22,7 @@ def test_unreadable_cluster_is_reported_and_a_dead_process_is_restarted(tmp_path
     kubeconfig.write_text(yaml.safe_dump(content))
 
     async def go() -> None:
-        asking = QuestionProcess(request_for(policy(), str(kubeconfig), ()))
+        asking = QuestionProcess(make_explain_request(policy(), str(kubeconfig), ()))
         with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
             await asking.ask("pod", {"pod": "shop/web"})
         assert asking._process is not None
@@ -38,7 +38,7 @@ def test_process_that_ends_is_not_restarted_for_every_question(monkeypatch: pyte
     monkeypatch.setattr(question_process, "WORKER", "moorage.no_such_module")
 
     async def go() -> None:
-        asking = QuestionProcess(request_for(policy(), "", ()))
+        asking = QuestionProcess(make_explain_request(policy(), "", ()))
         with pytest.raises(InputError, match="see the log"):
             await asking.ask("pod", {})
         with pytest.raises(InputError, match="try again in 1 s"):

@@ -22,7 +22,7 @@ def test_failed_search_is_retried() -> None:
         group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
         for _ in range(2):
             version = helping.version
-            helping.search_for([group])
+            helping.search_groups([group])
             async with asyncio.timeout(60):
                 while (
                     helping.version == version

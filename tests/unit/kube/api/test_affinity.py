@@ -29,4 +29,4 @@ def test_tolerates(toleration: Toleration, want: bool) -> None:
 
 def test_taints_that_repel_pods() -> None:
     effects = ("NoSchedule", "NoExecute", "PreferNoSchedule", "")
-    assert [effect for effect in effects if Taint("k", effect=effect).keeps_pods_off] == ["NoSchedule", "NoExecute"]
+    assert [effect for effect in effects if Taint("k", effect=effect).repels_pods] == ["NoSchedule", "NoExecute"]

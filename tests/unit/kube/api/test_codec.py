@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError
 from moorage.kube.api.affinity import PreferredSchedulingTerm
-from moorage.kube.api.codec import UNREADABLE, convert, decode, encode, patch_between, without_nulls
+from moorage.kube.api.codec import UNREADABLE, build_patch, convert, decode, encode, without_nulls
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodStatus
@@ -88,7 +88,7 @@ def test_yaml_that_does_not_parse_is_rejected_with_its_line() -> None:
 
 def test_patch_contains_only_the_differences() -> None:
     before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
-    assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
+    assert build_patch(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
     relabeled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
-    assert patch_between(before, relabeled) == {"metadata": {"labels": {"app": "api"}}}
-    assert patch_between(before, replace(before, spec=replace(before.spec))) == {}
+    assert build_patch(before, relabeled) == {"metadata": {"labels": {"app": "api"}}}
+    assert build_patch(before, replace(before, spec=replace(before.spec))) == {}

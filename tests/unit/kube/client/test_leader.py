@@ -130,9 +130,9 @@ def test_setting_the_wall_clock_changes_no_lease(jump: float) -> None:
     assert bid is not None
     own.written(bid)
     rival.observe(bid)
-    held_until = own.held_until
+    expiry = own.expiry
     clock.offset = jump
-    assert own.held_until == held_until == clock.now() + 10
+    assert own.expiry == expiry == clock.now() + 10
     assert not own.is_overdue()
     clock.advance(14)
     assert rival.bid() is None
@@ -148,7 +148,7 @@ def test_lease_starts_at_the_time_of_its_request() -> None:
     assert bid is not None
     clock.advance(4)
     election.written(bid)
-    assert election.held_until == asked_at + 10
+    assert election.expiry == asked_at + 10
 
 
 class Replica:

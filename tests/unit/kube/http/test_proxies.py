@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.kube.http.proxies import proxy_for, redacted
+from moorage.kube.http.proxies import redacted, select_proxy
 
 P = "http://p:3128"
 ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
@@ -39,16 +39,16 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
 
 @pytest.mark.parametrize(("server", "environ", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_the_environment(server: str, environ: dict[str, str], want: str) -> None:
-    assert proxy_for(server, "", "test", environ) == want
+    assert select_proxy(server, "", "test", environ) == want
 
 
 def test_configured_proxy_wins_for_localhost() -> None:
-    assert proxy_for("https://localhost", "http://written", "test", {"NO_PROXY": "*"}) == "http://written"
+    assert select_proxy("https://localhost", "http://written", "test", {"NO_PROXY": "*"}) == "http://written"
 
 
 def test_a_proxy_of_the_environment_that_cannot_be_used() -> None:
     with pytest.raises(InputError, match=r"the proxy is 'gopher://p'\n  hint: write a URL"):
-        proxy_for("https://10.0.0.1", "", "test", {"HTTPS_PROXY": "gopher://p"})
+        select_proxy("https://10.0.0.1", "", "test", {"HTTPS_PROXY": "gopher://p"})
 
 
 SHOWN = {
@@ -74,5 +74,5 @@ def test_url_is_redacted(url: str, output: str) -> None:
 )
 def test_proxy_error_does_not_show_the_password(proxy: str) -> None:
     with pytest.raises(InputError) as raised:
-        proxy_for("https://server", proxy, "test")
+        select_proxy("https://server", proxy, "test")
     assert "secret" not in str(raised.value)

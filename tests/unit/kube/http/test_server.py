@@ -34,9 +34,9 @@ class Pieces:
 
     def start(self, sink: Sink) -> None:
         self.sink = sink
-        self.go_on()
+        self.resume_sending()
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         assert self.sink is not None
         count = 0
         while self.left and not self.sink.is_full:

@@ -136,9 +136,9 @@ def test_completed(read: Any, fields: dict[str, Any], want: Any) -> None:
 
 def test_percentage_of_the_profile_takes_precedence() -> None:
     config = load(percentageOfNodesToScore=30, profiles=[{"percentageOfNodesToScore": 0}])
-    assert config.percentage_for(config.profiles[0]) == 0
+    assert config.find_percentage(config.profiles[0]) == 0
     config = load(percentageOfNodesToScore=30)
-    assert config.percentage_for(config.profiles[0]) == 30
+    assert config.find_percentage(config.profiles[0]) == 30
 
 
 def test_empty_file_is_the_default_configuration() -> None:

@@ -35,7 +35,7 @@ class Agent(AttemptObserver):
         self.choices.append(sorted(node.name for node in nodes))
         return next((Choice(node) for node in nodes if node.name == self.answer), Failed("no choice"))
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
 
 

@@ -20,7 +20,7 @@ class Totals(TotalsObserver):
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def totalled(self, *values: Any) -> None:
+    def on_totals(self, *values: Any) -> None:
         self.calls.append(values)
 
 

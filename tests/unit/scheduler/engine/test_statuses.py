@@ -43,7 +43,7 @@ def test_rows_and_names_have_the_same_statuses(rows: list[tuple[int, bool]]) -> 
     assert all(by_row[node.name] == by_name[node.name] for node in nodes)
     order = np.arange(len(rows))[::-1]
     for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-        assert by_row.rows_with(code, nodes, order).tolist() == by_name.rows_with(code, nodes, order).tolist()
+        assert by_row.select_rows(code, nodes, order).tolist() == by_name.select_rows(code, nodes, order).tolist()
 
 
 def test_kept_statuses_do_not_follow_later_attempts() -> None:

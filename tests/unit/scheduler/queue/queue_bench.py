@@ -85,16 +85,16 @@ class Counts(QueueObserver):
         self.events: Counter[str] = Counter()
         self.failures: list[tuple[str, str, str]] = []
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         self.incoming[queue, event] += 1
 
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+    def on_rejection(self, plugin: str, profile: str, delta: int) -> None:
         self.unschedulable[plugin] += delta
 
-    def in_flight(self, event: str, delta: int) -> None:
+    def on_in_flight(self, event: str, delta: int) -> None:
         self.events[event] += delta
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
         self.failures.append((plugin, pod.name, str(problem)))
 
 

@@ -71,11 +71,11 @@ def test_members_leave_one_by_one_or_with_their_pod_group() -> None:
 
 def test_the_unschedulable_time_starts_at_the_last_attempt_or_flush() -> None:
     info = QueuedPodInfo(Pod(), 10.0)
-    assert info.unschedulable_since == 10.0
+    assert info.rejection_time == 10.0
     info.flush_timestamp = 25.0
-    assert info.unschedulable_since == 25.0
+    assert info.rejection_time == 25.0
     info.timestamp = 30.0
-    assert info.unschedulable_since == 30.0
+    assert info.rejection_time == 30.0
 
 
 def test_the_rejector_of_a_gated_group_counts_unless_only_its_own_events_help() -> None:

@@ -44,10 +44,10 @@ class Rejections(QueueObserver):
         self.rejections: list[tuple[str, str, int]] = []
         self.failures: list[str] = []
 
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+    def on_rejection(self, plugin: str, profile: str, delta: int) -> None:
         self.rejections.append((plugin, profile, delta))
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
         self.failures.append(f"{plugin} {pod.name}: {problem}")
 
 

@@ -184,12 +184,12 @@ def test_only_events_about_its_tree_reconsider_a_group_with_a_gated_member(bench
     entity.needs_own_event = True
     plugins = [("default-scheduler", "FirstDoor")]
     for about in (A, gang()):
-        assert bench.groups.gated_by(plugins, about) == [entity]
-        assert bench.groups.gated_by([("default-scheduler", "SecondDoor")], about) == []
+        assert bench.groups.find_gated(plugins, about) == [entity]
+        assert bench.groups.find_gated([("default-scheduler", "SecondDoor")], about) == []
     for about in (OTHER, gang("h"), None):
-        assert bench.groups.gated_by(plugins, about) == []
+        assert bench.groups.find_gated(plugins, about) == []
     entity.needs_own_event = False
-    assert bench.groups.gated_by(plugins, A) == []
+    assert bench.groups.find_gated(plugins, A) == []
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -141,7 +141,7 @@ def test_strategy(
 ) -> None:
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by(set(unschedulable), set(pending))
-    assert hints(registrations).strategy_for(info, event, None, make_node()) is want
+    assert hints(registrations).choose_strategy(info, event, None, make_node()) is want
 
 
 POD = make_pod("p", uid="u")
@@ -157,13 +157,13 @@ WILDCARDS = {
 def test_wildcards(event: ClusterEvent, new: Any, want: RequeueStrategy) -> None:
     info = QueuedPodInfo(POD, 0.0)
     info.rejected_by({"Deaf"})
-    assert hints({"Deaf": []}).strategy_for(info, event, None, new) is want
+    assert hints({"Deaf": []}).choose_strategy(info, event, None, new) is want
 
 
 def test_a_pod_of_an_unknown_profile_is_always_retried() -> None:
     info = QueuedPodInfo(make_pod("p", scheduler_name="other"), 0.0)
     info.rejected_by({"A"})
-    assert hints({"A": []}).strategy_for(info, NODE_ADD, None, None) is LATER
+    assert hints({"A": []}).choose_strategy(info, NODE_ADD, None, None) is LATER
 
 
 def test_hints_get_the_pod_and_both_objects() -> None:
@@ -225,7 +225,7 @@ def test_extenders_register_for_every_event_under_one_name() -> None:
     hints = Hints({"default-scheduler": profile}, None)
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by({EXTENDER})
-    assert hints.strategy_for(info, POD_ADD, None, ref("x")) is LATER
+    assert hints.choose_strategy(info, POD_ADD, None, ref("x")) is LATER
 
 
 GROUPS = {
@@ -247,7 +247,7 @@ def test_strategy_of_a_group_is_the_strongest_of_its_members(
         info.rejected_by(unschedulable, pending)
         entity.insert(info)
     registered = hints({"A": [(NODE_ADD, None)], "B": []})
-    assert registered.strategy_for(entity, NODE_ADD, None, make_node()) is want
+    assert registered.choose_strategy(entity, NODE_ADD, None, make_node()) is want
 
 
 def test_plugin_with_changed_inputs_concerns_only_pods_that_it_rejected() -> None:
@@ -256,5 +256,5 @@ def test_plugin_with_changed_inputs_concerns_only_pods_that_it_rejected() -> Non
     for plugin, want in (("A", LATER), ("B", STAY)):
         info = QueuedPodInfo(make_pod("p"), 0.0)
         info.rejected_by({plugin})
-        assert registered.strategy_for(info, event, None, None) is want
-    assert registered.interest_in(event).registered == (("default-scheduler", "A"),)
+        assert registered.choose_strategy(info, event, None, None) is want
+    assert registered.find_interest(event).registered == (("default-scheduler", "A"),)

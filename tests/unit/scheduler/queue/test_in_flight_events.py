@@ -40,11 +40,11 @@ def test_each_pod_gets_the_events_since_it_was_popped(steps: list[tuple[str, str
             if dropped is not None:
                 assert [event.new for event in dropped] == [number for number in stored if number not in required]
             stored = [number for number in stored if number in required]
-        assert {uid: [event.new for event in events.events_since(uid) or ()] for uid in events} == since
+        assert {uid: [event.new for event in events.list_events(uid) or ()] for uid in events} == since
         assert [event.new for event in events.events] == stored
         assert (len(events), *(pod in events for pod in PODS)) == (len(since), *(pod in since for pod in PODS))
         events.check_invariants()
 
 
 def test_the_events_of_a_pod_that_is_not_in_flight_are_unknown() -> None:
-    assert InFlightEvents().events_since("a") is None
+    assert InFlightEvents().list_events("a") is None

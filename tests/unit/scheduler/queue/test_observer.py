@@ -29,5 +29,5 @@ def test_story_returns_the_moves_of_a_pod() -> None:
 
 def test_story_records_each_pod_of_a_group() -> None:
     story, pods = Story(), [make_pod("a", uid="a"), make_pod("b", uid="b")]
-    story.group_moved(pods, "active", "PodGroupAdd")
+    story.on_group_move(pods, "active", "PodGroupAdd")
     assert [[(step.queue, step.event) for step in story.of(pod)] for pod in pods] == [[("active", "PodGroupAdd")]] * 2

@@ -894,7 +894,7 @@ def test_each_attempt_is_observed() -> None:
     popped: list[tuple[str, int]] = []
 
     class Watching(QueueObserver):
-        def popped(self, pod: Pod, attempt: int) -> None:
+        def on_pop(self, pod: Pod, attempt: int) -> None:
             popped.append((pod.name, attempt))
 
     bench = Bench(observer=Watching())

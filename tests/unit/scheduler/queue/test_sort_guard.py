@@ -24,7 +24,7 @@ class Failures(QueueObserver):
     def __init__(self) -> None:
         self.pods: list[str] = []
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
         self.pods.append(pod.name)
 
 

@@ -45,20 +45,20 @@ def test_indexes_equal_a_search_after_any_history(steps: list[tuple[str, set[str
             interest = Interest("", False, {}, tuple((PROFILE, plugin) for plugin in plugins), frozenset(plugins))
             assert keys(pods.rejected_by(interest, None, None)) == keys(expected)
         for plugin in PLUGINS:
-            gated = pods.gated_by((PROFILE, plugin), lambda: None)
+            gated = pods.find_gated((PROFILE, plugin), lambda: None)
             assert keys(gated) == keys(i for i in present.values() if i.gating_plugin == plugin)
         assert pods.oldest() == min((i.timestamp for i in present.values()), default=None)
-        assert keys(pods.older_than(20, 40.0)) == keys(i for i in present.values() if 40.0 - i.timestamp > 20)
+        assert keys(pods.find_older(20, 40.0)) == keys(i for i in present.values() if 40.0 - i.timestamp > 20)
 
 
 def test_reconsidered_pods_are_returned_until_the_plugin_was_called() -> None:
     pods, gate = UnschedulablePods(), (PROFILE, "Fit")
     for name in "ab":
         pods.put(entity(name, {"Fit"}, True, 0))
-    assert keys(pods.gated_by(gate, lambda: ["default/a", "default/elsewhere"])) == ["default/a"]
-    assert keys(pods.gated_by(gate, lambda: [])) == ["default/a"]
+    assert keys(pods.find_gated(gate, lambda: ["default/a", "default/elsewhere"])) == ["default/a"]
+    assert keys(pods.find_gated(gate, lambda: [])) == ["default/a"]
     pods.still_gated("default/a")
-    assert keys(pods.gated_by(gate, lambda: [])) == []
-    assert keys(pods.gated_by(gate, lambda: ["default/b"])) == ["default/b"]
+    assert keys(pods.find_gated(gate, lambda: [])) == []
+    assert keys(pods.find_gated(gate, lambda: ["default/b"])) == ["default/b"]
     pods.remove("default/b")
-    assert keys(pods.gated_by(gate, lambda: ["default/b"])) == []
+    assert keys(pods.find_gated(gate, lambda: ["default/b"])) == []

@@ -22,9 +22,9 @@ class ValidatingPolicies(BoundPolicies):
         for policy, binding in self.covering(review):
             if "Deny" not in (binding["spec"].get("validationActions") or ()):
                 continue
-            for reason, why in self._list_violations(policy, binding, review):
+            for reason, message in self._list_violations(policy, binding, review):
                 names = f"'{policy['metadata']['name']}' with binding '{binding['metadata']['name']}'"
-                error = denial(review, f"ValidatingAdmissionPolicy {names} denied request: {why}")
+                error = denial(review, f"ValidatingAdmissionPolicy {names} denied request: {message}")
                 code = STATUS_CODES.get(reason, 422)
                 raise ApiError(str(error), status=code, reason=reason, details=error.details)
 

@@ -133,7 +133,7 @@ class CustomResources:
         schema = self._with_defaults.get(f"{resource.api_version}/{resource.name}")
         if schema is None:
             return None
-        return lambda data, left: fill_defaults(data, schema, NOT_DEFAULTED, left)
+        return lambda data, budget: fill_defaults(data, schema, NOT_DEFAULTED, budget)
 
     def _changed(self, resource: str, change: StoredChange) -> None:
         if resource != DEFINITIONS:
@@ -265,15 +265,17 @@ def _versions_problems(versions: Sequence[DefinedVersion], data: Sequence[Data])
 
 def _version_problems(version: DefinedVersion, data: Data, number: int, count: int) -> Iterator[FieldError]:
     """Yield the errors of the schema, the printed columns and the selectable fields of a version."""
-    here = f"spec.versions[{number}]"
+    version_location = f"spec.versions[{number}]"
     # Upstream reports the only version at the place that it has inside of the server.
-    version_path = "spec" if count == 1 else here
-    schema = "spec.validation.openAPIV3Schema" if count == 1 else f"{here}.schema.openAPIV3Schema"
+    version_path = "spec" if count == 1 else version_location
+    schema = "spec.validation.openAPIV3Schema" if count == 1 else f"{version_location}.schema.openAPIV3Schema"
     yield from structure_problems(version.schema.openapi, schema)
     yield from definition_problems(version.schema.openapi, schema)
     if data.get("deprecationWarning") is not None and not data.get("deprecated"):
         yield invalid_value(
-            f"{here}.deprecationWarning", data["deprecationWarning"], "can only be set for deprecated versions"
+            f"{version_location}.deprecationWarning",
+            data["deprecationWarning"],
+            "can only be set for deprecated versions",
         )
     for index, column in enumerate(version.additional_printer_columns):
         location, kind, path = (

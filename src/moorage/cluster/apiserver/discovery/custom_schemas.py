@@ -48,8 +48,8 @@ _QUADRATIC: Final = "uniqueItems cannot be set to true since the runtime complex
 
 def structure_problems(schema: Mapping[str, Any], path: str, position: str = "at the root") -> Iterator[FieldError]:
     """Yield what keeps a schema from being structural. kube-apiserver rejects definitions with such schemas."""
-    kind, either, keeps = schema.get("type"), schema.get("x-kubernetes-int-or-string"), schema.get(KEEPS)
-    if not kind and either is not True and keeps is not True:
+    kind, is_int_or_string, keeps = schema.get("type"), schema.get("x-kubernetes-int-or-string"), schema.get(KEEPS)
+    if not kind and is_int_or_string is not True and keeps is not True:
         yield required_value(f"{path}.type", f"must not be empty {position}")
     yield from (forbidden_field(f"{path}.{name}", f"{name} is not supported") for name in UNSUPPORTED if name in schema)
     if "$schema" in schema:

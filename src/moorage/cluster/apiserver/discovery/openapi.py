@@ -126,8 +126,8 @@ def _without_version_3(schema: Data) -> Data:
     """
     if "$ref" in schema or (len(schema.get("allOf") or ()) == 1 and "$ref" in schema["allOf"][0]):
         path = schema.get("$ref") or schema["allOf"][0]["$ref"]
-        kept = {key: content for key, content in schema.items() if key not in ("allOf", "$ref")}
-        return {**kept, "$ref": path.replace("#/components/schemas/", "#/definitions/")}
+        common_fields = {key: content for key, content in schema.items() if key not in ("allOf", "$ref")}
+        return {**common_fields, "$ref": path.replace("#/components/schemas/", "#/definitions/")}
     left_out = {"allOf", "anyOf", "oneOf", "not", "nullable", "default"}
     if schema.get("nullable") or schema.get(KEEPS):
         left_out |= {"type", "items", "properties"}
@@ -209,7 +209,7 @@ def _paths(item: ServedResource, name: str) -> dict[str, Data]:
     root = f"/apis/{item.group}/{item.version}" if item.group else f"/api/{item.version}"
     path = f"{root}/namespaces/{{namespace}}/{item.plural}" if item.namespaced else f"{root}/{item.plural}"
     body = {"content": {"*/*": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
-    query = [{"name": each, "in": "query", "schema": {"type": "string"}} for each in _QUERY]
+    query = [{"name": parameter, "in": "query", "schema": {"type": "string"}} for parameter in _QUERY]
 
     def operation(action: str) -> Data:
         return {

@@ -221,9 +221,9 @@ def select_representation(
         if drop not in ("", MANAGED_FIELDS):
             has_unknown_drop = True
             continue
-        shown = _in_shape(resource, options.get("as", ""), printer, include, fill)
-        if shown is not None:
-            return RepresentationWithoutManagedFields(shown) if drop else shown
+        representation = _in_shape(resource, options.get("as", ""), printer, include, fill)
+        if representation is not None:
+            return RepresentationWithoutManagedFields(representation) if drop else representation
     if has_unknown_drop:
         raise not_acceptable()
     return _in_full(resource, fill)

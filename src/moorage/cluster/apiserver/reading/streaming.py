@@ -59,7 +59,7 @@ class Watchers:
         changed_keys, self._changed = self._changed, set()
         for resource in changed_keys:
             for stream in tuple(self._streams[resource]):
-                stream.go_on()
+                stream.resume_sending()
         self._shared = (b"", b"")
 
 
@@ -86,9 +86,9 @@ class WatchStream:
         self._bookmark_at = self._loop.time() + BOOKMARK_SECONDS
         self._alarm = self._loop.call_later(seconds, self.tick)
         self._watchers.add(self)
-        self.go_on()
+        self.resume_sending()
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         """Send new events until the send buffer is full."""
         sink = self._sink
         if sink is None or sink.is_full:
@@ -106,7 +106,7 @@ class WatchStream:
 
     def tick(self) -> None:
         """Send a bookmark when one is due, and end the watch when its timeout expires."""
-        self.go_on()
+        self.resume_sending()
         sink, now = self._sink, self._loop.time()
         if sink is None:
             return

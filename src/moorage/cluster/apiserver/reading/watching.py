@@ -74,7 +74,7 @@ class Watch:
             self._problem = expired(f"too new resource version: {terms.since} ({store.version})")
         else:
             try:
-                self._position = self._log.position_after(terms.since)
+                self._position = self._log.find_position(terms.since)
             except Gone as error:
                 self._problem = error
 
@@ -95,7 +95,7 @@ class Watch:
         position, self._position = self._position, self._log.end
         try:
             if self._is_common:
-                return self._log.lines_since(position)
+                return self._log.read_lines(position)
             return b"".join([line for change in self._log.since(position) if (line := self._line(change))])
         except Gone as error:
             return self.ended(error)

@@ -147,7 +147,7 @@ class Log:
         self._forgotten += surplus
         self._last_lines = (0, 0, b"")
 
-    def position_after(self, version: int) -> int:
+    def find_position(self, version: int) -> int:
         """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
         if version < self.forgotten_version:
             raise Gone(f"too old resource version: {version} ({self.forgotten_version})", status=410, reason="Expired")
@@ -159,7 +159,7 @@ class Log:
             raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
         return self._changes[position - self._forgotten :]
 
-    def lines_since(self, position: int) -> bytes:
+    def read_lines(self, position: int) -> bytes:
         """Return the changes from a position on as lines of a watch; watchers that keep up share one text."""
         start, end, text = self._last_lines
         if (start, end) != (position, self.end):

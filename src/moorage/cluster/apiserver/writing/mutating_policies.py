@@ -96,10 +96,10 @@ class MutatingPolicies(BoundPolicies):
             raise PolicyError(f"error applying patch: {error}") from error
         return merged_object
 
-    def _fail(self, policy: Data, binding: Data, review: Review, why: str, reason: str) -> None:
+    def _fail(self, policy: Data, binding: Data, review: Review, problem: str, reason: str) -> None:
         if policy["spec"].get("failurePolicy") != "Ignore":
             names = f"'{policy['metadata']['name']}' with binding '{binding['metadata']['name']}'"
-            text = f"policy {names} denied request: {why}"
+            text = f"policy {names} denied request: {problem}"
             raise ApiError(text, status=403, reason=reason, details=denial(review, text).details)
 
 

@@ -65,15 +65,15 @@ def evict(writer: Writer, target: Target, eviction: Data) -> Data:
     options = eviction.get("deleteOptions")
     if options is not None and not isinstance(options, dict):
         raise bad_request("deleteOptions: an object is expected")
-    how = DeleteOptions.read({}, options or {})
+    delete_options = DeleteOptions.read({}, options or {})
     pod = writer.find(target).data
     # Pods that have ended, never started, or are terminating count for no budget.
     is_exempt = (
         find(pod, "status.phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
     )
     if not is_exempt:
-        _take_from_budget(writer, target, pod, is_dry_run=how.is_dry_run)
-    writer.delete(target, how)
+        _take_from_budget(writer, target, pod, is_dry_run=delete_options.is_dry_run)
+    writer.delete(target, delete_options)
     return success_status(target.resource, target.name, "") | {"code": 201}
 
 

@@ -75,12 +75,12 @@ class Usage(SideColumns):
 
     def write(self, info: NodeInfo) -> None:
         self.clear(info.row)
-        here: dict[str, Amounts] = {}
+        by_namespace: dict[str, Amounts] = {}
         for pod in info.pods.values():
-            add(here.setdefault(pod.namespace, {}), pod_usage(pod))
-        for namespace, amounts in here.items():
+            add(by_namespace.setdefault(pod.namespace, {}), pod_usage(pod))
+        for namespace, amounts in by_namespace.items():
             add(self._by_namespace.setdefault(namespace, {}), amounts)
-        self._by_row[info.row] = here
+        self._by_row[info.row] = by_namespace
 
     def clear(self, row: int) -> None:
         for namespace, amounts in self._by_row.pop(row, {}).items():
@@ -125,7 +125,7 @@ class QuotaState(Struct):
             add(usage, pod_usage(pod), sign)
             self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, usage)
 
-    def problem_with(self, pod: Pod) -> str:
+    def find_problem(self, pod: Pod) -> str:
         """Return the violated bound, or an empty string if the pod violates no bound or the namespace has no quota."""
         quota = self.quotas.get(pod.namespace)
         if quota is None:
@@ -274,7 +274,7 @@ class QuotaWhatIf(WhatIf):
         quotas = self._cycle.get(QUOTAS)
         if status is not None or quotas is None:
             return status
-        problem = quotas.problem_with(self._pod)
+        problem = quotas.find_problem(self._pod)
         return Status.unschedulable(problem) if problem else None
 
 
@@ -341,7 +341,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
                     add(state.promised_to_all, requests)
                 elif nominated.namespace != pod.namespace and not quota.exceeds_min(requests):
                     add(state.promised_to_all, requests)
-        problem = state.problem_with(pod)
+        problem = state.find_problem(pod)
         return Status.unschedulable(f"Pod {pod.key} is rejected in PreFilter {problem}") if problem else None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:

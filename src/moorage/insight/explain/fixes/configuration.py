@@ -99,7 +99,7 @@ def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
             attempt = session.place(subject.key, preempts=subject.preempts)
             if subject.only_node:
                 info = session.scheduler.cache.nodes.find(subject.only_node)
-                return attempt if info is not None and attempt.fits_on(info.row) else None
+                return attempt if info is not None and attempt.fits_row(info.row) else None
             return attempt if attempt.node or attempt.nominated_node else None
     except MoorageError:
         return None

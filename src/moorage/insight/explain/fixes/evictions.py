@@ -39,9 +39,9 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Delete one pod if that is sufficient, or else the fewest of a node. Disruption budgets are respected."""
     curable = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
-    yield from _delete_from(subject, ranked)
-    met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
-    if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
+    yield from _delete_pods_of_node(subject, ranked)
+    obstacles = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
+    if obstacles or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
 
         def concerns(neighbor: Pod) -> bool:
             affinity, own_affinity = neighbor.spec.affinity, subject.pod.spec.affinity
@@ -54,12 +54,12 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
 
 
 @fix()
-def delete_from(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+def delete_pods_of_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Delete the fewest pods of a node. Disruption budgets are respected."""
-    return _delete_from(subject, rows)
+    return _delete_pods_of_node(subject, rows)
 
 
-def _delete_from(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+def _delete_pods_of_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     for row in rows[:MAX_NODES]:
         pods = list_deletable(subject, _others(subject, subject.nodes[row]))
         # The last pods are the most important ones: they are spared first.

@@ -74,11 +74,13 @@ def _existing(subject: Subject, key: str) -> str:
 
 def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Remove the labels of the node selector, or the expressions of an affinity term, that a node does not meet."""
-    ways = dict.fromkeys(way for row in rows for way in _ways(subject, subject.nodes[row]))
+    removals = dict.fromkeys(removal for row in rows for removal in _ways(subject, subject.nodes[row]))
     offered: set[str] = set()
     has_nodes = has_own_nodes(subject, "NodeAffinity")
-    for way in sorted(ways, key=lambda way: (_is_unwise(subject, way), _size(subject, way)))[:MAX_SETS]:
-        keys, term, expressions, fields = way
+    for removal in sorted(removals, key=lambda removal: (_is_unwise(subject, removal), _size(subject, removal)))[
+        :MAX_SETS
+    ]:
+        keys, term, expressions, fields = removal
         if not subject.runtime_labels.keys().isdisjoint(keys):
             continue  # admission would restore them
         draft = subject.draft()
@@ -92,26 +94,26 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if kind in offered:
             continue
         text = f"Remove {' and '.join(descriptions)}"
-        cost = _size(subject, way) + (LAST_RESORT if _is_unwise(subject, way) else RELUCTANT * has_nodes)
+        cost = _size(subject, removal) + (LAST_RESORT if _is_unwise(subject, removal) else RELUCTANT * has_nodes)
         if offer := subject.offer(kind, text, draft.edit(), cost=cost):
             offered.add(kind)
             yield offer
 
 
-def _is_unwise(subject: Subject, way: tuple[Any, ...]) -> bool:
+def _is_unwise(subject: Subject, removal: tuple[Any, ...]) -> bool:
     """Return whether a way drops the architecture or the operating system, or a misspelled label."""
-    keys, term, expressions, _ = way
+    keys, term, expressions, _ = removal
     selector = subject.pod.spec.node_selector or {}
     if any(key in MACHINE_LABELS or is_misspelt(subject, key, selector[key]) for key in keys):
         return True
     terms = () if term is None else _terms(subject)
     if term == -1:
-        return any(item.key in MACHINE_LABELS for each in terms for item in each.match_expressions)
+        return any(item.key in MACHINE_LABELS for node_term in terms for item in node_term.match_expressions)
     return any(terms[term].match_expressions[number].key in MACHINE_LABELS for number in expressions)
 
 
-def _size(subject: Subject, way: tuple[Any, ...]) -> int:
-    keys, term, expressions, fields = way
+def _size(subject: Subject, removal: tuple[Any, ...]) -> int:
+    keys, term, expressions, fields = removal
     if term is None:
         return len(keys)
     if _is_dropped_whole(subject, term, expressions, fields):

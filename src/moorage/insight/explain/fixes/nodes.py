@@ -127,7 +127,7 @@ def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, .
     """List the sets of taints that the pod does not tolerate, each with a node; the smallest first."""
     rows_by_taints: dict[tuple[Taint, ...], int] = {}
     for row in rows:
-        keeping = (taint for taint in subject.taints(subject.nodes[row]) if taint.keeps_pods_off)
+        keeping = (taint for taint in subject.taints(subject.nodes[row]) if taint.repels_pods)
         taints = tuple(dict.fromkeys(taint for taint in keeping if not subject.pod.tolerates(taint)))
         if taints:
             rows_by_taints.setdefault(taints, row)
@@ -279,10 +279,10 @@ def _demanded(
         if added_affinity is not None and added_affinity.required is not None:
             affinities.append(node_matcher(added_affinity.required))
     for affinity in affinities:
-        ways = [way for term in affinity.terms if (way := _satisfied(labels, term, name)) is not None]
-        if not ways:
+        candidates = [candidate for term in affinity.terms if (candidate := _satisfied(labels, term, name)) is not None]
+        if not candidates:
             return None
-        labels = min(ways, key=lambda way: len(way.items() ^ labels.items()))
+        labels = min(candidates, key=lambda candidate: len(candidate.items() ^ labels.items()))
     return labels
 
 

@@ -88,8 +88,8 @@ def _find_other_vendor(resource: str, names: set[str]) -> str:
     ('nvidia.com/gpu', '')
     """
     device = resource.rpartition("/")[2]
-    others = [name for name in names if "/" in resource and name.endswith(f"/{device}")]
-    return others[0] if len(others) == 1 and resource not in names else ""
+    candidates = [name for name in names if "/" in resource and name.endswith(f"/{device}")]
+    return candidates[0] if len(candidates) == 1 and resource not in names else ""
 
 
 def guess_unit(resource: str, text: str, largest: int) -> str:
@@ -125,8 +125,8 @@ def correct_units(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 for name, amount in ((container.get("resources") or {}).get(field) or {}).items():
                     if intended := guess_unit(name, str(amount), largest.get(name, 0)):
                         draft.put(("spec", kind, index, "resources", field, name), intended)
-                        what = f"the {name} {field.removesuffix('s')} of container {container.get('name')}"
-                        texts.append(f"{what} from {amount} to {intended}")
+                        subject_text = f"the {name} {field.removesuffix('s')} of container {container.get('name')}"
+                        texts.append(f"{subject_text} from {amount} to {intended}")
     if texts:
         text = f"Change {' and '.join(texts)}: no node is that large"
         if offer := subject.offer("request", text, draft.edit(), cost=-1):
@@ -300,7 +300,7 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
     """Enlarge a node as little as possible: for one pod, or for all pods that have to fit together."""
     have = {name: node.allocatable.get(name, 0) for name in short}
 
-    def steps_for(name: str, amount: int) -> int:
+    def count_steps(name: str, amount: int) -> int:
         return -(-(have[name] + amount) // find_unit(name))
 
     def make_edits(totals: Mapping[str, int]) -> list[Edit]:
@@ -311,7 +311,7 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
             draft.put(("status", field, name), format_amount(name, steps * find_unit(name)))
         return [draft.edit()]
 
-    totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
+    totals = {name: count_steps(name, amount * subject.pods) for name, amount in short.items()}
     for name, amount in short.items():
         other_totals = {resource: steps for resource, steps in totals.items() if resource != name}
         if other_totals and subject.trial(*make_edits(other_totals)):
@@ -322,7 +322,7 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
             return make_edits({**other_totals, name: steps})
 
         lowest = have[name] // find_unit(name)
-        smallest = subject.smallest(lowest, totals[name] + 1, with_steps, steps_for(name, amount))
+        smallest = subject.smallest(lowest, totals[name] + 1, with_steps, count_steps(name, amount))
         if smallest is None:
             return None
         totals[name] = smallest
@@ -357,17 +357,17 @@ def _describe_enlargement(subject: Subject, node: NodeInfo, resource: str, total
     if resource.startswith(HUGEPAGES):
         was = f" instead of {format_amount(resource, now)}" if now else ""
         sizes = {name for info in subject.nodes for name, value in info.allocatable.items() if value}
-        others = sorted(name for name in sizes if name.startswith(HUGEPAGES) and name != resource) if not now else []
-        hint = f" (nodes have {', '.join(others)})" if others else ""
+        similar = sorted(name for name in sizes if name.startswith(HUGEPAGES) and name != resource) if not now else []
+        hint = f" (nodes have {', '.join(similar)})" if similar else ""
         return f"Reserve {format_amount(resource, total)}{was} of {resource} on node {node.name}{hint}"
     if "/" in resource and not now:
         if resource in node.allocatable or resource in node.node.status.capacity:
             return f"Repair the device plugin of node {node.name}, which reports no {resource} (the pod needs {total})"
         if not any(info.allocatable.get(resource) for info in subject.nodes):
             reason = f"no node has this resource, and the pod needs {total}"
-            others, is_same_vendor = _similar_resources(subject, resource)
-            if others:
-                reason += f"; nodes have {', '.join(others[:MAX_NODES])}"
+            similar, is_same_vendor = _similar_resources(subject, resource)
+            if similar:
+                reason += f"; nodes have {', '.join(similar[:MAX_NODES])}"
             if is_same_vendor:
                 return f"Configure the device plugin of node {node.name} to offer {resource}: {reason}"
             return f"Install the device plugin of {resource} on node {node.name}: {reason}"

@@ -110,17 +110,17 @@ def _spread(constraints: list[Data], path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey"), item.get("whenUnsatisfiable")) for item in constraints]
     for number, constraint in enumerate(constraints):
         location, skew, fewest = f"{path}[{number}]", constraint.get("maxSkew", 0), constraint.get("minDomains")
-        when = constraint.get("whenUnsatisfiable", "")
+        policy = constraint.get("whenUnsatisfiable", "")
         if skew <= 0:
             yield invalid_value(f"{location}.maxSkew", skew, POSITIVE)
         if not constraint.get("topologyKey"):
             yield required_value(f"{location}.topologyKey", "can not be empty")
-        if when not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield unsupported_value(f"{location}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
+        if policy not in ("DoNotSchedule", "ScheduleAnyway"):
+            yield unsupported_value(f"{location}.whenUnsatisfiable", policy, ("DoNotSchedule", "ScheduleAnyway"))
         if fewest is not None and fewest <= 0:
             yield invalid_value(f"{location}.minDomains", fewest, POSITIVE)
-        if fewest is not None and when != "DoNotSchedule":
-            reason = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
+        if fewest is not None and policy != "DoNotSchedule":
+            reason = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {policy}"
             yield invalid_value(f"{location}.minDomains", fewest, reason)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if name in constraint and constraint[name] not in ("Honor", "Ignore"):

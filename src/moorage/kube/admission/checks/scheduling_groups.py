@@ -59,7 +59,7 @@ def workload(data: Data) -> Iterator[FieldError]:
     """Check a workload: its priorities over all templates, then template by template."""
     spec = data.get("spec") or {}
     flat, trees = spec.get("podGroupTemplates") or [], spec.get("compositePodGroupTemplates") or []
-    yield from _one_of(spec, "spec", *_TEMPLATES)
+    yield from _check_union_members(spec, "spec", *_TEMPLATES)
     if flat and not trees and len({_priority(item) for item in flat}) > 1:
         yield invalid_value("spec", None, "detected multiple priority configurations")
     yield from _tree_problems(trees)
@@ -85,7 +85,7 @@ def _origin(spec: Data) -> Iterator[FieldError]:
 def _settings(spec: Data, path: str, count_field: str) -> Iterator[FieldError]:
     """Check the common fields of groups and their templates. ``counted`` is the count field of a gang."""
     policy = spec.get("schedulingPolicy") or {}
-    yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
+    yield from _check_union_members(policy, f"{path}.schedulingPolicy", "basic", "gang")
     if isinstance(gang := policy.get("gang"), dict):
         count = gang.get(count_field)
         if not count:
@@ -126,7 +126,7 @@ def claims(items: list[Data], path: str) -> Iterator[FieldError]:
         if item.get("name", "") in names:
             yield duplicate_value(item_path, item)
         names.add(item.get("name", ""))
-        yield from _one_of(item, item_path, "resourceClaimName", "resourceClaimTemplateName")
+        yield from _check_union_members(item, item_path, "resourceClaimName", "resourceClaimTemplateName")
         yield from _named(item, f"{item_path}.name", "name", dns_label)
         for field in ("resourceClaimName", "resourceClaimTemplateName"):
             if item.get(field) is not None:
@@ -137,7 +137,7 @@ def disruption_mode(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the preemption unit of a group."""
     mode = spec.get("disruptionMode")
     if mode is not None:
-        yield from _one_of(mode, f"{path}.disruptionMode", "single", "all")
+        yield from _check_union_members(mode, f"{path}.disruptionMode", "single", "all")
 
 
 def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
@@ -147,7 +147,7 @@ def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
         return
     policy = scheduling.get("schedulingPolicy")
     if policy is not None:
-        yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
+        yield from _check_union_members(policy, f"{path}.schedulingPolicy", "basic", "gang")
     count = ((policy or {}).get("gang") or {}).get("minCount")
     if count is not None and count < 1:
         yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, "must be greater than or equal to 1")
@@ -162,7 +162,7 @@ def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
     yield from disruption_mode(scheduling, path)
 
 
-def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
+def _check_union_members(union: Data, path: str, *members: str) -> Iterator[FieldError]:
     """Check that exactly one of some fields is set. An empty list is treated as none."""
     members_set = [name for name in members if name in union and union[name] is not None and union[name] != []]
     choices = ", ".join(f"`{name}`" for name in members)

@@ -70,9 +70,9 @@ class RotatedFile:
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         size = os.fstat(self._descriptor).st_size
         tail = os.pread(self._descriptor, _TAIL, max(0, size - _TAIL))
-        cut = len(tail) - (tail.rfind(b"\n") + 1)
-        self._size = size - cut
-        if cut:
+        partial_bytes = len(tail) - (tail.rfind(b"\n") + 1)
+        self._size = size - partial_bytes
+        if partial_bytes:
             os.ftruncate(self._descriptor, self._size)
 
     def write(self, lines: bytes) -> None:
@@ -251,33 +251,33 @@ class DecisionLog(AttemptObserver, TotalsObserver):
         self._best = BestRows()
         self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
 
-    def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+    def on_totals(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
         """Remember the best rows."""
         self._best.update(result, totals, notes)
 
-    def trying(self, queued: QueuedPodInfo) -> None:
+    def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Note when an attempt begins."""
         self._began = perf_counter()
         self._found = self._nomination = None
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the result of the search."""
         self._found = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
 
-    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
+    def on_final_search(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Remember the search of a group's member that counts. Its duration is unknown."""
         search = result.result if isinstance(result, ExtendedNodes) else result
         cycle = None if self._found is None else self._found[1]
         self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
         self._began = 0.0
 
-    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+    def on_post_filter(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """Remember the victims that preemption would evict."""
         if result.nominated_node:
             victims = tuple(sorted(victim.key for victim in result.victims))
             self._nomination = Nomination(result.nominated_node, victims)
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Write the decision."""
         if isinstance(outcome, Dropped | Tried):
             return
@@ -308,14 +308,14 @@ class DecisionLog(AttemptObserver, TotalsObserver):
             fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(runner, uid, node_name)
         return fields
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Write the failure of a binding cycle."""
         placed = self._placed.find(queued.uid)
         node = "" if placed is None else placed.node
         self._placed.discard(queued.uid)
         self._put(self._line(queued, {**refused(outcome), "failed_on": node}))
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Forget a pod that has its node."""
         self._placed.discard(queued.uid)
 

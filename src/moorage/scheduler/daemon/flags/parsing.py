@@ -148,8 +148,8 @@ def _help_entry(flag: Flag) -> str:
     text = flag.help + (f" (no effect: {flag.moot})" if flag.moot else "")
     if flag.shows_default and flag.default not in (False, "", (), {}, 0) and flag.kind.name != "version":
         text += f" (default {shown(flag.default)})"
-    wrapped = textwrap.fill(text, HELP_WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
-    return f"  {short}--{flag.name}{kind}\n{wrapped}\n"
+    paragraph = textwrap.fill(text, HELP_WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    return f"  {short}--{flag.name}{kind}\n{paragraph}\n"
 
 
 _CONVERT: Final = "removed; `moorage config convert` converts it to a configuration for --config"

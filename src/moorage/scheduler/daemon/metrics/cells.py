@@ -55,7 +55,7 @@ class CellMetric:
             cell = self._histograms.setdefault(self._permitted(labels), HistogramCell(self.spec.buckets))
         return cell
 
-    def read_from(self, reading: Reading) -> None:
+    def set_reader(self, reading: Reading) -> None:
         """Read values at each scrape: values that exist anyway cost nothing to count."""
         self._readings.append(reading)
 

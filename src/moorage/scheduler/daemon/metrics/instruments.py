@@ -100,7 +100,7 @@ class AttemptInstruments(AttemptObserver):
         self._evaluated: dict[Evaluated, NumberCell] = {}
         self._latest: Noted | None = None
         self._of_former_profiles: list[tuple[tuple[str, ...], float]] = []
-        registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
+        registry["scheduler_plugin_evaluation_total"].set_reader(self._evaluations)
 
     def wrap_phase(self, run: F, phase: Phase, profile: str) -> F:
         """Time the extension points of a profile."""
@@ -111,11 +111,11 @@ class AttemptInstruments(AttemptObserver):
         self._began = perf_counter()
         self._sampler.cycle_begins()
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the runner: at its end it lists the plugins that ran."""
         self._found = runner, result
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed. An attempt that continues to its binding is counted when the binding ends."""
         took = perf_counter() - self._began
         self._algorithm.observe(took)
@@ -127,7 +127,7 @@ class AttemptInstruments(AttemptObserver):
         elif isinstance(outcome, Unschedulable | Failed):
             self._count_failure(queued, outcome, self._began)
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
         self._count(queued, SCHEDULED, self._bindings.pop(queued.pod.metadata.uid))
         attempts = queued.attempts
@@ -138,7 +138,7 @@ class AttemptInstruments(AttemptObserver):
         if queued.was_flushed:
             self._after_flush.inc()
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Count a pod with a failed binding cycle."""
         self._count_failure(queued, outcome, self._bindings.pop(queued.uid))
 
@@ -214,11 +214,11 @@ class QueueInstruments(QueueObserver):
         self._in_flight: Counter[str] = Counter()
         self._cells: dict[tuple[str, str], tuple[NumberCell, NumberCell]] = {}
         self._hints = registry["scheduler_queueing_hint_execution_duration_seconds"]
-        registry["scheduler_inflight_events"].read_from(
+        registry["scheduler_inflight_events"].set_reader(
             lambda: [((event,), float(count)) for event, count in self._in_flight.items()]
         )
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         """Count a pod that enters a queue."""
         cells = self._cells.get((queue, event))
         if cells is None:
@@ -228,33 +228,33 @@ class QueueInstruments(QueueObserver):
             )
         cells[0].value += 1
         cells[1].value += 1
-        self.story.moved(pod, queue, event)
+        self.story.on_move(pod, queue, event)
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = GROUP) -> None:
+    def on_group_move(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = GROUP) -> None:
         """Count a group that enters a queue, and its pods."""
         self._incoming.number(queue, event).inc(len(pods))
         self._entities.number(queue, event, group_type if self._has_types else GROUP).inc()
         for pod in pods:
-            self.story.moved(pod, queue, event)
+            self.story.on_move(pod, queue, event)
 
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+    def on_rejection(self, plugin: str, profile: str, delta: int) -> None:
         """Count waiting pods by the plugin that rejected them."""
         self._unschedulable.number(plugin, profile).inc(delta)
 
-    def in_flight(self, event: str, delta: int) -> None:
+    def on_in_flight(self, event: str, delta: int) -> None:
         """Count events remembered for pods in flight."""
         self._in_flight[event] += delta
 
-    def popped(self, pod: Pod, attempt: int) -> None:
+    def on_pop(self, pod: Pod, attempt: int) -> None:
         """Note that an attempt begins."""
         self._attempts.began()
-        self.story.popped(pod, attempt)
+        self.story.on_pop(pod, attempt)
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+    def on_hint(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count how long a queueing hint took."""
         self._hints.histogram(plugin, event, hint).observe(seconds)
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
+    def on_plugin_failure(self, plugin: str, pod: Pod, problem: str) -> None:
         """Log a plugin that raised in a queueing hint or in PreEnqueue."""
         log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=problem)
 
@@ -348,12 +348,14 @@ class RequestMeter:
         noted = self._noted.copy()
         self._noted.clear()
         for method, status in {exchange[:2] for exchange in noted}:
-            _, _, seconds, sent, received = zip(*[e for e in noted if e[0] == method and e[1] == status], strict=True)
+            _, _, seconds, sent_bytes, received = zip(
+                *[e for e in noted if e[0] == method and e[1] == status], strict=True
+            )
             labels = (method, self._host)
             self._total.number(str(status or NO_ANSWER), *labels).inc(len(seconds))
             self._seconds.histogram(*labels).observe_all(seconds)
             if status:
-                self._sent.histogram(*labels).observe_all(sent)
+                self._sent.histogram(*labels).observe_all(sent_bytes)
                 self._received.histogram(*labels).observe_all(received)
 
 
@@ -387,20 +389,20 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
         yield ("pods",), float(cache.pod_count)
         yield ("assumed_pods",), float(cache.assumed_count)
 
-    registry["scheduler_pending_pods"].read_from(lambda: (((name,), float(n)) for name, n in pending().items()))
-    registry["scheduler_queued_entities"].read_from(entities)
-    registry["scheduler_cache_size"].read_from(cache_sizes)
-    registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
-    registry["moorage_cross_check_differences_total"].read_from(
+    registry["scheduler_pending_pods"].set_reader(lambda: (((name,), float(n)) for name, n in pending().items()))
+    registry["scheduler_queued_entities"].set_reader(entities)
+    registry["scheduler_cache_size"].set_reader(cache_sizes)
+    registry["scheduler_goroutines"].set_reader(lambda: [(("binding",), float(scheduler.binder.in_flight))])
+    registry["moorage_cross_check_differences_total"].set_reader(
         lambda: (
             ((name,), float(runner.filtering.cross_check.differences))
             for name, runner in scheduler.runners.items()
             if runner.filtering.cross_check is not None
         )
     )
-    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.runners.values()))
+    registry["moorage_plugin_form"].set_reader(lambda: forms(p.profile for p in scheduler.runners.values()))
     for name in ("moorage_fragmentation_ratio", "moorage_largest_job_gpus"):
-        registry[name].read_from(partial(_gauges, name, scheduler))
+        registry[name].set_reader(partial(_gauges, name, scheduler))
 
 
 def _gauges(name: str, scheduler: Scheduler) -> Values:
@@ -413,9 +415,9 @@ def _gauges(name: str, scheduler: Scheduler) -> Values:
 
 def read_client(registry: CellRegistry, recorder: EventRecorder, lease: str, leads: Callable[[], bool]) -> None:
     """Read whether we lead by a lease, empty without leader election, and the number of dropped events."""
-    registry["moorage_events_dropped_total"].read_from(lambda: [((), float(recorder.dropped))])
+    registry["moorage_events_dropped_total"].set_reader(lambda: [((), float(recorder.dropped))])
     if lease:
-        registry["leader_election_master_status"].read_from(lambda: [((lease,), float(leads()))])
+        registry["leader_election_master_status"].set_reader(lambda: [((lease,), float(leads()))])
 
 
 def read_informers(registry: CellRegistry, informers: Informers, deliveries: Deliveries) -> None:
@@ -427,8 +429,8 @@ def read_informers(registry: CellRegistry, informers: Informers, deliveries: Del
                 # As upstream: a gauge is a float, which holds fifteen digits.
                 yield informer_labels(informer.kind), float(version % 10**15)
 
-    registry["informer_store_resource_version"].read_from(versions)
-    registry["informer_queued_items"].read_from(
+    registry["informer_store_resource_version"].set_reader(versions)
+    registry["informer_queued_items"].set_reader(
         lambda: ((informer_labels(i.kind), float(deliveries.pending[i.kind])) for i in informers.all)
     )
 

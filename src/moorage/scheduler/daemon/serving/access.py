@@ -65,7 +65,7 @@ def read_configured(options: AuthenticationOptions) -> TrustedClients:
     )
 
 
-async def look_up(client: ApiClient, configured: TrustedClients) -> TrustedClients:
+async def complete_settings(client: ApiClient, configured: TrustedClients) -> TrustedClients:
     """Complete the settings of the command line with the published ones."""
     try:
         data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=TrustedConfigMap).data or {}

@@ -15,7 +15,7 @@ from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.scheduler.daemon.serving.access import AccessControl, TrustedClients, look_up, read_configured
+from moorage.scheduler.daemon.serving.access import AccessControl, TrustedClients, complete_settings, read_configured
 from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.scheduler.daemon.serving.routing import StreamingHandler, text_reply
 from moorage.scheduler.daemon.serving.tls import ServingTls
@@ -173,4 +173,4 @@ class Certificates:
     async def _published(self, configured: TrustedClients) -> TrustedClients:
         if self._client is None or self._options.skip_lookup:
             return configured
-        return await look_up(self._client, configured)
+        return await complete_settings(self._client, configured)

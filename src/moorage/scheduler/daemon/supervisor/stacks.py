@@ -51,7 +51,7 @@ def coroutine_stack(coroutine: Any) -> list[Frame]:
     return frames
 
 
-def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame | None]:
+def find_blocking_plugin(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame | None]:
     """Return the plugin of a stack and the location in it: the outermost call of its code, or "" without a plugin."""
     all_spans = list(spans)
     for frame in reversed(stack):

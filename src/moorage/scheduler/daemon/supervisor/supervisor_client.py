@@ -28,7 +28,7 @@ from moorage.scheduler.daemon.supervisor.link import (
     Stop,
 )
 from moorage.scheduler.daemon.supervisor.process import BEAT, IS_STOPPING, IS_SYNCED, STACK_SIGNAL, WAITING_SINCE, Ends
-from moorage.scheduler.daemon.supervisor.stacks import Span, coroutine_stack, find_spans, plugin_in
+from moorage.scheduler.daemon.supervisor.stacks import Span, coroutine_stack, find_blocking_plugin, find_spans
 from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, METRIC, WARN_SECONDS
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Freeze
@@ -153,7 +153,7 @@ class SupervisorClient:
         self.state[WAITING_SINCE] = self._cycles.waiting_since(now)
         if self._cycles.is_news(now):
             stack = coroutine_stack(self._cycles.task.get_coro() if self._cycles.task else None)
-            plugin, frame = plugin_in(stack, self._spans)
+            plugin, frame = find_blocking_plugin(stack, self._spans)
             if not plugin:
                 self._cycles.excuse()  # an extender, which has its own time limit
             else:

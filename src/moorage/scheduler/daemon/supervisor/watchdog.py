@@ -8,7 +8,7 @@ import structlog
 
 from moorage.common.clock import boot_time
 from moorage.scheduler.daemon.supervisor.process import BEAT, STACK_SIGNAL, WAITING_SINCE, Child, SharedState
-from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, read_stack
+from moorage.scheduler.daemon.supervisor.stacks import Span, find_blocking_plugin, read_stack
 from moorage.scheduler.framework.metering import Meter
 
 BEAT_SECONDS: Final = 0.25
@@ -86,7 +86,7 @@ class Incidents:
                 self._child.send(STACK_SIGNAL)
                 await asyncio.sleep(STACK_SECONDS)
                 stack = read_stack(self._read())
-                self.plugin, frame = plugin_in(stack, self.spans)
+                self.plugin, frame = find_blocking_plugin(stack, self.spans)
                 self.counts[self.plugin] = self.counts.get(self.plugin, 0) + 1
                 self._meter.count(METRIC, self.plugin)
                 log.warning(

@@ -111,7 +111,7 @@ class Binder:
         pod, note = binding.pod, f"Successfully assigned {binding.pod.key} to {binding.node_name}"
         self._services.cluster.record(EventNote(pod, "Scheduled", "Binding", note, pod.scheduler_name))
         if self._observer is not None:
-            self._observer.bound(binding.queued, binding.node_name)
+            self._observer.on_bound(binding.queued, binding.node_name)
         await phases.post_bind(binding)
         return None
 
@@ -150,7 +150,7 @@ class Binder:
         if refusal.is_rejection and refusal.plugin and binding.permit is not None:
             outcome = Unschedulable(Diagnosis.on_node(binding.node_name, refusal), "")
         if self._observer is not None:
-            self._observer.binding_failed(binding.queued, outcome)
+            self._observer.on_binding_failure(binding.queued, outcome)
         if not refusal.is_rejection:
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
             self._on_failure(binding.queued, outcome)

@@ -152,7 +152,7 @@ class Layout:
 
     def __init__(self, profile: Profile, caching: Sequence[Plugin], columns: NodeColumns) -> None:
         # The confirmation of a binding changes no requests, so it matters only if a plugin depends on more of the pods.
-        self.log = columns.log_of(max((plugin.depends_on for plugin in caching), default=DependsOn.NODE))
+        self.log = columns.select_log(max((plugin.depends_on for plugin in caching), default=DependsOn.NODE))
         """The changes that any of the cached results depends on."""
         index_by_name = {plugin.name: index for index, plugin in enumerate(caching)}
         scoring = {plugin.name for plugin in profile.score}
@@ -271,7 +271,7 @@ class CombinedResult:
         self.active_filters = [part for part in cached if not part.skips_filter]
         self._pod_filters = [part for part in self.active_filters if part.plugin.depends_on > DependsOn.NODE]
 
-    def join_up_to(self, plugin: PreFilterPlugin, state: CycleState) -> None:
+    def join_states(self, plugin: PreFilterPlugin, state: CycleState) -> None:
         """Add the states of the parts up to the pre-filter that ended the attempt."""
         is_before = True
         for candidate, index in self.layout.pre_filters:
@@ -401,7 +401,7 @@ class CombinedResult:
             total += weight * score
         return total
 
-    def score_over(
+    def score_rows(
         self, state: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray
     ) -> tuple[IntArray, list[Share]]:
         """Return the sums over another set of feasible rows than the cached one, and their shares."""

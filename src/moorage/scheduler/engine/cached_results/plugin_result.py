@@ -48,7 +48,7 @@ class CachingPlugin(Struct, frozen=True):
     @classmethod
     def make(cls, plugin: Plugin, profile: Profile, columns: NodeColumns) -> "CachingPlugin":
         """Select the change log that the results of a plugin depend on."""
-        log = columns.log_of(plugin.depends_on)
+        log = columns.select_log(plugin.depends_on)
         return cls(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
 
 

@@ -145,12 +145,12 @@ class Filtering:
             elif isinstance(result, NodeNames):
                 pre.narrow(plugin.name, result.names)
                 if not pre.names:
-                    cached.join_up_to(plugin, cycle)
+                    cached.join_states(plugin, cycle)
                     return pre
             elif result.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 pre.rejection = result.by(plugin.name)
                 pre.narrowing = set()
-                cached.join_up_to(plugin, cycle)
+                cached.join_states(plugin, cycle)
                 return pre
             else:
                 # The remaining pre-filters are called nevertheless, as upstream does.

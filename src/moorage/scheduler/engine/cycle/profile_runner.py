@@ -132,11 +132,15 @@ class ProfileRunner:
             extender_scores = await self.extending.score(result.pod, nodes)
             if extender_scores is None:
                 return self.choose(result)
-            return self.scoring.choose_with(ExtendedNodes(result, np.flatnonzero(result.feasible)), extender_scores)
+            return self.scoring.choose_with_scores(
+                ExtendedNodes(result, np.flatnonzero(result.feasible)), extender_scores
+            )
         table = result.table or self.cache.nodes
         extender_scores = await self.extending.score(result.result.pod, [table[int(row)] for row in result.rows])
         return (
-            self.choose(result.result) if extender_scores is None else self.scoring.choose_with(result, extender_scores)
+            self.choose(result.result)
+            if extender_scores is None
+            else self.scoring.choose_with_scores(result, extender_scores)
         )
 
 

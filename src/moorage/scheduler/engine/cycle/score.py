@@ -115,7 +115,7 @@ class Scoring:
         is_cached = is_own or cached.totals_ignore_feasibility
         shares, notes = cached.shares or [], self._notes
         if not is_cached:
-            cached_totals, shares = cached.score_over(result.cycle, result.pod, self.cache.nodes, result.feasible)
+            cached_totals, shares = cached.score_rows(result.cycle, result.pod, self.cache.nodes, result.feasible)
         if isinstance(rows, LateRows):
             if not scorers:
                 if notes is not None:
@@ -154,7 +154,7 @@ class Scoring:
     def _window(self, rows: RowArray | None) -> NodeTable:
         return self.cache.nodes if rows is None else self.cache.nodes.take(rows)
 
-    def choose_with(self, extended: ExtendedNodes, extender_scores: Mapping[str, int]) -> Choice:
+    def choose_with_scores(self, extended: ExtendedNodes, extender_scores: Mapping[str, int]) -> Choice:
         """Choose by the totals of plugins and extenders. Equals with an extender's score are drawn at random."""
         result, rows = extended.result, extended.rows
         nodes = [self.cache.nodes[int(row)] for row in rows]

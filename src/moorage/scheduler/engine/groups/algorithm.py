@@ -84,7 +84,7 @@ class GroupSearch:
             cache = self._services.cache
             trial = await self._try(tree, cache.nodes.take(cache.order))
         finally:
-            self._stack.revert_to(before)
+            self._stack.truncate(before)
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
         if not self._keeps_states:
@@ -122,7 +122,7 @@ class GroupSearch:
                 break
         if status is not None:
             trial.status = unplaceable(*status.reasons) if status.code is Code.WAIT else status
-            self._stack.revert_to(before)
+            self._stack.truncate(before)
         return trial
 
     def _feasible(self, tree: GroupTree, remaining: int, scheduled: int) -> Status | None:
@@ -153,7 +153,7 @@ class GroupSearch:
         extended = bool(runner.extenders)
         result = await runner.find_extended(pod, request) if extended else runner.find(pod, request)
         if self._observer is not None:
-            self._observer.found(queued, runner, result)
+            self._observer.on_search(queued, runner, result)
             # Kept only for observers: the columns of thousands of pods in many placements add up.
             trial.found = result
         # An unresolvable rejection ends the sequence: later pre-filters were not called.
@@ -182,7 +182,7 @@ class GroupSearch:
         if extended:
             choice = await runner.choose_extended(result)
             if self._observer is not None:
-                self._observer.chosen(queued, choice)
+                self._observer.on_choice(queued, choice)
         else:
             assert not isinstance(result, ExtendedNodes)
             choice = runner.choose(result)
@@ -214,7 +214,7 @@ class GroupSearch:
         for placement in placements:
             trial = await self._try_placement(tree, placement, counting.known(placement))
             trial.placement = placement.name
-            self._stack.revert_to(before)
+            self._stack.truncate(before)
             if not trial.is_counted:
                 placement.proposals = trial.proposals()
             if trial.code is Code.ERROR:
@@ -236,10 +236,10 @@ class GroupSearch:
         assert first is not None
         if first.is_counted:
             first = await self._try_again(tree, placements[0])
-            self._stack.revert_to(before)
+            self._stack.truncate(before)
         assert first.status is not None
-        which = "reported" if self._is_since_1_38 and not tree.is_composite else "first"
-        text = f"0/{len(placements)} placements are available, {which} placement status: {error_text(first.status)}"
+        reference = "reported" if self._is_since_1_38 and not tree.is_composite else "first"
+        text = f"0/{len(placements)} placements are available, {reference} placement status: {error_text(first.status)}"
         status = unplaceable(text)
         first.status = status if is_resolvable else Status.unresolvable(*status.reasons)
         return first
@@ -315,7 +315,7 @@ class GroupSearch:
         if trial.is_counted:
             trial = await self._try_again(tree, placement)
             if not stays_placed:
-                self._stack.revert_to(before)
+                self._stack.truncate(before)
         elif stays_placed:
             problem = self._stack.place_again(trial.placed)
             if problem:
@@ -343,7 +343,7 @@ class GroupSearch:
             remaining -= 1
             if child_trial.code is Code.ERROR:
                 assert child_trial.status is not None
-                self._stack.revert_to(before)
+                self._stack.truncate(before)
                 # All child groups get the same status.
                 problem = f"composite pod group evaluation failed due to child error: {child_trial.status.message}"
                 return GroupTrial(tree, Status.error(problem))
@@ -359,7 +359,7 @@ class GroupSearch:
             if self._is_since_1_38 and status.code is Code.UNSCHEDULABLE and is_short:
                 # Preemption cannot help enough child groups.
                 trial.status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, status.reasons, status.plugin)
-            self._stack.revert_to(before)
+            self._stack.truncate(before)
         return trial
 
 
@@ -417,7 +417,7 @@ class TrialStack:
                 return problem or (trial.diagnosis.message if trial.diagnosis is not None else "")
         return ""
 
-    def revert_to(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         """Revert all placements above this size of the stack."""
         while len(self._placed) > size:
             self._revert_last()

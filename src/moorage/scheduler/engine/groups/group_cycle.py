@@ -80,7 +80,7 @@ class GroupCycle:
         """Replace the profiles, and the plugins that describe groups."""
         self._sources = sources
         for runner in runners:
-            runner.handles.search_groups_by(partial(self._search_again, runner))
+            runner.handles.set_group_search(partial(self._search_again, runner))
 
     async def try_group(self, queued: QueuedPodGroupInfo, *, preempts: bool = True) -> None:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
@@ -90,7 +90,7 @@ class GroupCycle:
             self._fail(queued, tree, problem, is_invalid=True)
             return
         cache = self._services.cache
-        dropped = [each for each in queued.members if each.pod.is_terminating or cache.is_assumed(each.pod)]
+        dropped = [info for info in queued.members if info.pod.is_terminating or cache.is_assumed(info.pod)]
         for member in dropped:
             self._scheduler.let_go(member)
         members = [member for member in queued.members if member not in dropped]
@@ -100,7 +100,7 @@ class GroupCycle:
         profile = self._scheduler.runners[members[0].scheduler_name]
         self._members = {member.uid: member for member in members}
         if self._scheduler.observer is not None:
-            self._scheduler.observer.trying_group(queued)
+            self._scheduler.observer.on_group_attempt(queued)
         search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
         tree = self._build_tree(queued, members)
         meter, name = self._services.meter, profile.profile.name
@@ -128,7 +128,7 @@ class GroupCycle:
         log_result(queued, trial, result)
         if self._scheduler.observer is not None:
             in_order = _in_order(tree, members)
-            self._scheduler.observer.group_ended(
+            self._scheduler.observer.on_group_end(
                 GroupAttempt(
                     queued.root, name, in_order, result, trial.status, trial, search.scored, helped, conditions
                 )
@@ -177,7 +177,7 @@ class GroupCycle:
         if self._scheduler.observer is not None:
             result = "unschedulable" if status.is_rejection else "error"
             name = members[0].scheduler_name
-            self._scheduler.observer.group_ended(
+            self._scheduler.observer.on_group_end(
                 GroupAttempt(queued.root, name, members, result, status, conditions=conditions)
             )
         self._finish(queued, status.code)
@@ -190,10 +190,10 @@ class GroupCycle:
         if preempts:
             with self._services.freeze:
                 outcome = await runner.post_filter_group(search.state, tree)
-        everything = [*trial.everything]
+        trials = [*trial.everything]
         # Upstream's quirk: where groups share the status of a group above them, the message is appended for each.
-        shared = Counter(id(below.status) for below in everything)
-        for below in everything:
+        shared = Counter(id(below.status) for below in trials)
+        for below in trials:
             below.before_help = below.status
             if outcome.code is Code.ERROR:
                 below.status = Status.error(outcome.message)
@@ -215,7 +215,7 @@ class GroupCycle:
                 member = of_uid[pod.metadata.uid]
                 pod_trial = leaf.pods.get(member.uid)
                 if self._scheduler.observer is not None:
-                    self._scheduler.observer.settled(member, None if pod_trial is None else pod_trial.found)
+                    self._scheduler.observer.on_final_search(member, None if pod_trial is None else pod_trial.found)
                 if leaf.status is None and pod_trial is not None and pod_trial.fits:
                     self._commit(member, pod_trial)
                 else:
@@ -239,11 +239,11 @@ class GroupCycle:
         if outcome is not None:
             self._end(member, outcome)
         elif self._scheduler.observer is not None:
-            self._scheduler.observer.ended(member, Placed(pod_trial.node_name, pod_trial.tied))
+            self._scheduler.observer.on_attempt_end(member, Placed(pod_trial.node_name, pod_trial.tied))
 
     def _end(self, member: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         if self._scheduler.observer is not None:
-            self._scheduler.observer.ended(member, outcome)
+            self._scheduler.observer.on_attempt_end(member, outcome)
         self._scheduler.failures.handle(member, outcome)
 
     def _finish(self, queued: QueuedPodGroupInfo, code: Code) -> None:

@@ -89,7 +89,7 @@ class CandidateSearch:
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
         """Try nodes until there are enough candidates, one of them without violating a budget."""
         nodes = self._handle.nodes
-        rows = statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order)
+        rows = statuses.select_rows(Code.UNSCHEDULABLE, nodes, self._handle.order)
         if self._chance is not None and len(rows):
             rows = np.roll(rows, -self._chance.randrange(len(rows)))
         findings = Findings(examined=len(rows))

@@ -91,7 +91,7 @@ class Eviction:
         finally:
             self._note_time(preemptor, began, failed=has_failed)
 
-    def is_under_way_for(self, pod: Pod) -> bool:
+    def has_evictions(self, pod: Pod) -> bool:
         """Return whether the pod must wait for its victims; never with synchronous eviction."""
         return False
 
@@ -239,7 +239,7 @@ class BackgroundEviction(Eviction):
         (self.evictions.cancel if in_memory else self.evictions.accept)(victim)
         return in_memory
 
-    def is_under_way_for(self, pod: Pod) -> bool:
+    def has_evictions(self, pod: Pod) -> bool:
         """Return whether victims are still to be evicted, or evicted but not yet seen to leave."""
         uid = self._preemptor_uid(pod)
         if self._holds(uid):
@@ -279,7 +279,7 @@ class BackgroundEviction(Eviction):
     async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         will_be_woken, began, has_failed = False, perf_counter(), True
         try:
-            # The last victim is evicted after all other victims, so ``is_under_way_for`` checks only that one.
+            # The last victim is evicted after all other victims, so ``has_evictions`` checks only that one.
             is_clear = await self._clear_nominations(preemptor, node_name)
             *earlier, last = victims
             if earlier:

@@ -71,7 +71,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return pod.metadata.uid if root is None else root.uid
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        if not self._eviction.is_under_way_for(pod):
+        if not self._eviction.has_evictions(pod):
             return None
         return GROUP_UNDER_WAY if is_grouped(pod) else UNDER_WAY
 

@@ -85,18 +85,18 @@ class DeviceState(Struct):
             f"resource claim {claim.key} allocation requires {OPTIONAL_NODE_OPERATIONS} feature on the node"
         )
 
-    def unavailable_on(self, info: NodeInfo) -> set[int]:
+    def find_unavailable(self, info: NodeInfo) -> set[int]:
         """Return the indexes of the claims that cannot be used on a node."""
-        return self.unreachable_from(info) | self.stuck
+        return self.find_unreachable(info) | self.stuck
 
-    def unreachable_from(self, info: NodeInfo) -> set[int]:
+    def find_unreachable(self, info: NodeInfo) -> set[int]:
         """Return the indexes of the claims for devices that a node does not reach."""
         away = {index for index, matcher in self.matchers.items() if not matcher.matches(info.labels, info.name)}
         if self.skipping and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
             away |= self.skipping
         return away
 
-    def unavailable_after(self, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
+    def find_rejected_claims(self, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
         """Return the indexes of the claims for which a node was rejected in the final statuses.
 
         This reads the final statuses instead of recording rejections in Filter: a node rejected for a claim does
@@ -106,7 +106,7 @@ class DeviceState(Struct):
         unavailable: set[int] = set()
         for name, status in statuses.explicit.items() if candidates else ():
             if status.reasons == NOT_AVAILABLE.reasons and (info := nodes.find(name)) is not None:
-                unavailable |= self.unavailable_on(info)
+                unavailable |= self.find_unavailable(info)
                 if unavailable == candidates:
                     break
         return unavailable

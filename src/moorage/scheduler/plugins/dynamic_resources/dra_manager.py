@@ -125,14 +125,14 @@ class DeviceCounts:
 
     def _devices(self, node: Node) -> Iterator[PooledDevice]:
         """Yield all reachable devices; as upstream, independent of the state of their pools."""
-        for item in self._manager.views.index.slices_for(node):
+        for item in self._manager.views.index.select_slices(node):
             reached = item.reach(node)
             if reached is not None:
                 yield from (device for device, is_near in zip(item.devices, reached, strict=True) if is_near)
             else:
                 spec = item.spec
                 is_unbound = not spec.node_name and not spec.all_nodes and spec.node_selector is None
-                if is_unbound or item.is_reached_from(node):
+                if is_unbound or item.is_reachable(node):
                     yield from item.devices
 
 

@@ -23,7 +23,7 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations i
     CachedAllocations,
 )
 from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, compile_selector
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import make_extended_requests
 from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import (
     MappingError,
     PodClaimOnNode,
@@ -55,7 +55,7 @@ class NodeFilter:
 
     def filter(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
         """Filter one node, possibly a changed copy."""
-        pattern = self.pattern_for(state, pod, info)
+        pattern = self.find_pattern(state, pod, info)
         if isinstance(pattern, Status):
             return pattern
         if pattern.is_idle:
@@ -75,7 +75,7 @@ class NodeFilter:
                 return status
         if self._manager.features.node_allocatable and (status := self._shortage(state, pod, info)) is not None:
             return status
-        return NOT_AVAILABLE if state.unavailable_on(info) else None
+        return NOT_AVAILABLE if state.find_unavailable(info) else None
 
     def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable, *, may_suspend: bool = False) -> Verdict:
         """Filter a window. Only nodes that are still feasible are checked.
@@ -114,7 +114,7 @@ class NodeFilter:
                 for index, allocation in allocations
                 if allocation is not None and any(map(self._is_mapped, allocation.devices.results))
             )
-        away = state.unreachable_from(info) if state.mapped else set()
+        away = state.find_unreachable(info) if state.mapped else set()
         for index in state.mapped:
             claim = state.claims[index]
             with_groups = self._manager.features.group_claims
@@ -150,7 +150,7 @@ class NodeFilter:
 
     def _claims_on_node(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[PodClaimOnNode]:
         """List the claims of a pod with their actual or proposed devices on a node."""
-        pattern = self.pattern_for(state, pod, info)
+        pattern = self.find_pattern(state, pod, info)
         solution = None
         if not isinstance(pattern, Status) and pattern.cached is not None:
             solution = self.outcome(state, pattern.cached, info).solution
@@ -169,12 +169,12 @@ class NodeFilter:
 
     def _devices(self, claims: Iterable[PodClaimOnNode], info: NodeInfo) -> dict[DeviceId, Device]:
         device_ids = {DeviceId(item.driver, item.pool, item.device) for claim in claims for item in claim.results}
-        slices = self._manager.views.index.slices_for(info.node) if device_ids else ()
+        slices = self._manager.views.index.select_slices(info.node) if device_ids else ()
         return {device.id: device.device for item in slices for device in item.devices if device.id in device_ids}
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
         """Score the allocation for a node; 0 without an allocation."""
-        pattern = self.pattern_for(state, pod, info)
+        pattern = self.find_pattern(state, pod, info)
         if isinstance(pattern, Status) or pattern.cached is None:
             return 0
         outcome = self.outcome(state, pattern.cached, info)
@@ -200,7 +200,7 @@ class NodeFilter:
         """Return the allocation result for a node. Raise :class:`SearchTimeout` if the search takes too long."""
         return cached.outcome(self._manager.views.at(info), self._budget(state, cached))
 
-    def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
+    def find_pattern(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
         """Return the claims to allocate on a node, or a rejection."""
         if state.extended is None:
             return self._pattern(state, pod, frozenset())
@@ -257,7 +257,7 @@ class NodeFilter:
         extended: ResourceClaim | None = None
         mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
         if state.extended is not None:
-            extended_requests = requests_for(pod, delegated, self._manager.extended)
+            extended_requests = make_extended_requests(pod, delegated, self._manager.extended)
             spec = replace(
                 state.extended.spec, devices=replace(state.extended.spec.devices, requests=extended_requests.requests)
             )

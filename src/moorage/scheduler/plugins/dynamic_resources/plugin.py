@@ -34,7 +34,7 @@ from moorage.scheduler.framework.status import IntArray, Status, Verdict
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import allocation, stored_preference
 from moorage.scheduler.plugins.dynamic_resources.claim_binding import NOTHING_TO_FREE, ClaimBinder, is_stuck
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
-    claim_for,
+    make_extended_claim,
     may_have_class,
     requests_devices,
 )
@@ -137,7 +137,7 @@ class DynamicResources(
             consumer, shared = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid), group.spec.resource_claims
             state.consumers = {index: consumer for index, (entry, _) in enumerate(entries) if entry in shared}
         if self._requests_devices(pod):
-            state.extended = self._manager.claims.find_extended_claim(pod) or claim_for(pod)
+            state.extended = self._manager.claims.find_extended_claim(pod) or make_extended_claim(pod)
             state.claims.append(state.extended)
             requested = {name: amount for name, amount in pod.requests.items() if amount and may_have_class(name)}
             state.extended_resources = requested
@@ -170,7 +170,7 @@ class DynamicResources(
             return PostFilterResult(NOT_PREPARED)
         if state.is_empty:
             return PostFilterResult(NOTHING_TO_FREE)
-        unavailable = state.unavailable_after(statuses, self._nodes)
+        unavailable = state.find_rejected_claims(statuses, self._nodes)
         return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
 
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
@@ -181,7 +181,7 @@ class DynamicResources(
         if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
         attempts = [
-            (item.pod, state, state.unavailable_after(item.statuses, self._nodes))
+            (item.pod, state, state.find_rejected_claims(item.statuses, self._nodes))
             for item in findings.tried.values()
             if (state := item.cycle.get(KEY)) is not None
         ]
@@ -237,7 +237,7 @@ class DynamicResources(
         if FILTERED not in cycle:
             return NO_ALLOCATION if any(state.claims[index] is not state.extended for index in indexes) else None
         info = self._nodes.find(node_name)
-        pattern = self._filter.pattern_for(state, pod, info) if info is not None else None
+        pattern = self._filter.find_pattern(state, pod, info) if info is not None else None
         if info is None or pattern is None or isinstance(pattern, Status):
             return NO_ALLOCATION
         if pattern.cached is None:

@@ -153,7 +153,7 @@ class PairCounts:
 
     def find_positive(self, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes with a pod counted in one of their domains. Return ``None`` if no node has one."""
-        return any_of(counts.positive_at(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
+        return any_of(counts.mask_positive(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
 
     def clone(self) -> "PairCounts":
         return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
@@ -207,7 +207,7 @@ class AffinityWhatIf(Struct):
         if self.affinity_terms and self._is_first_of_its_kind:
             unmet = any_of(nodes_lacking(nodes.label(key)) for key in self.affinity.by_key)
         elif self.affinity_terms:
-            unmet = any_of(~counts.positive_at(nodes.label(key)) for key, counts in self.affinity.by_key.items())
+            unmet = any_of(~counts.mask_positive(nodes.label(key)) for key, counts in self.affinity.by_key.items())
         return _verdict(len(nodes), unmet, self.anti.find_positive(nodes), self.existing_anti.find_positive(nodes))
 
 

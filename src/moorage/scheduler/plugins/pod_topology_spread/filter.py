@@ -93,7 +93,7 @@ class Spread:
         """Return whether the pod would exceed the maximum skew in a domain."""
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
-    def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
+    def find_full(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
         """Find the nodes in domains that the pod would make too full. Return ``None`` if no domain is too full."""
         limit = self.constraint.max_skew - self.own + self.minimum
         full: BoolArray = np.greater(self.counts.table(values), limit)
@@ -165,10 +165,10 @@ class SpreadState(Struct):
         for spread in self.spreads:
             if is_whole:
                 tally = spread.tally
-                lacking, uneven = tally.lacking, spread.too_many_at(tally.codes, tally.values)
+                lacking, uneven = tally.lacking, spread.find_full(tally.codes, tally.values)
             else:
                 column = nodes.label(spread.constraint.topology_key)
-                lacking, uneven = nodes_lacking(column), spread.too_many_at(column.codes, column.values)
+                lacking, uneven = nodes_lacking(column), spread.find_full(column.codes, column.values)
             for rows, status in ((lacking, LABEL_MISSING), (uneven, TOO_UNEVEN)):
                 if rows is not None:
                     rejections.append((but_not(rows, decided), status))

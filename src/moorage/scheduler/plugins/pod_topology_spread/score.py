@@ -39,13 +39,13 @@ class SpreadPreference(Struct, frozen=True):
         """Return the score of ``count`` pods; a larger ``maxSkew`` reduces the differences."""
         return float(count) * self.weight + float(self.constraint.max_skew - 1)
 
-    def count_on(self, node: NodeInfo, value: str, namespace: str) -> int:
+    def count_pods(self, node: NodeInfo, value: str, namespace: str) -> int:
         """Count the pods in the domain of a node."""
         if isinstance(self.counts, DomainTally):
             return self.counts[value]
         return sum(self.constraint.counts(pod, namespace) for pod in node.pods.values())
 
-    def points_at(self, nodes: NodeTable, column: Labels) -> FloatArray:
+    def compute_points(self, nodes: NodeTable, column: Labels) -> FloatArray:
         """Compute the points of every node of a window; 0 for nodes without the key."""
         if isinstance(self.counts, DomainTally):
             points = self._points(self.counts.table(column.values)).take(column.codes)
@@ -164,7 +164,7 @@ class PreferenceState(Struct, frozen=True):
         for item in self.preferences:
             value = node.labels.get(item.constraint.topology_key)
             if value is not None:
-                score += item.points(item.count_on(node, value, namespace))
+                score += item.points(item.count_pods(node, value, namespace))
             elif self.needs_all_keys:
                 return 0
         return round_half_away(score)
@@ -185,7 +185,7 @@ class PreferenceState(Struct, frozen=True):
 
 def spread_scores(preferences: Sequence[SpreadPreference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
     """Score every node of a window by its points."""
-    columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
+    columns = [item.compute_points(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
     score = columns[0]
     for points in columns[1:]:
         score += points

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from moorage.common.errors import MigrationError
 from moorage.kube.api.claims import find_reach
-from moorage.kube.api.csi_migration import Migration, find_migration, plugins_migrated_on, translated
+from moorage.kube.api.csi_migration import Migration, find_migration, list_migrated_plugins, translated
 from moorage.kube.api.selectors import NodeMatcher
 from moorage.kube.api.storage import CSINode, PersistentVolume
 from moorage.scheduler.framework.columns import Categorical, Growing, Vocabulary
@@ -105,7 +105,7 @@ class MigratedPlugins(SideColumns):
 
     def on_node(self, name: str) -> str:
         """Return the plugins that are migrated on a node, separated by commas."""
-        return plugins_migrated_on(self._csi_nodes.get(name))
+        return list_migrated_plugins(self._csi_nodes.get(name))
 
     def where_migrated(self, plugin: str, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window where a plugin is migrated."""

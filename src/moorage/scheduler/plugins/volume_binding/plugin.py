@@ -17,7 +17,7 @@ from moorage.kube.api.claims import (
     storage_class_name,
     uses_claim,
 )
-from moorage.kube.api.csi_migration import plugins_migrated_on
+from moorage.kube.api.csi_migration import list_migrated_plugins
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import (
     CSIDriver,
@@ -315,7 +315,7 @@ def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: Persi
 
 def after_csi_node_changed(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
     """Queue if the object is new, or its migrated plugins changed."""
-    return queue_if(old is None or plugins_migrated_on(old) != plugins_migrated_on(new))
+    return queue_if(old is None or list_migrated_plugins(old) != list_migrated_plugins(new))
 
 
 def after_driver_changed(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:

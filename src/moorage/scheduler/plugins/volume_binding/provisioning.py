@@ -72,16 +72,16 @@ class ByTopology(Generic[T]):
             return
         self.keys.update(requirement.key for requirement in list_requirements(reach))
         if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
-            only = None
+            sole_requirement = None
         else:
             requirements = list_requirements(reach)
-            only = requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None
-        if only is None:
+            sole_requirement = requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None
+        if sole_requirement is None:
             matches = reach.matches if isinstance(reach, LabelMatcher) else partial(reach.matches, name="")
             self._tests.append((index, matches))
             return
-        by_value = self._by_label.setdefault(only.key, {})
-        for value in only.values:
+        by_value = self._by_label.setdefault(sole_requirement.key, {})
+        for value in sole_requirement.values:
             by_value.setdefault(value, []).append(index)
 
 

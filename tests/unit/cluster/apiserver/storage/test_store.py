@@ -28,9 +28,9 @@ def test_log_returns_changes_after_a_version_until_they_expire():
     for number in range(8):
         store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
     log = store.log("pods")
-    assert [change.version for change in log.since(log.position_after(6))] == [7, 8]
+    assert [change.version for change in log.since(log.find_position(6))] == [7, 8]
     with pytest.raises(Gone, match="too old resource version: 1"):
-        log.position_after(1)
+        log.find_position(1)
 
 
 def test_changes_of_a_quiet_resource_do_not_expire_early():
@@ -39,7 +39,7 @@ def test_changes_of_a_quiet_resource_do_not_expire_early():
     for number in range(20):
         store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
     log = store.log("nodes")
-    assert [change.version for change in log.since(log.position_after(0))] == [1]
+    assert [change.version for change in log.since(log.find_position(0))] == [1]
 
 
 def test_slow_reader_gets_an_expired_error():
@@ -60,8 +60,8 @@ def test_history_is_bounded_in_bytes() -> None:
         )
     log = store.log("configmaps")
     retained_bytes = sum(
-        change.after.size for change in log.since(log.position_after(log.forgotten_version)) if change.after
+        change.after.size for change in log.since(log.find_position(log.forgotten_version)) if change.after
     )
     assert 10**7 < retained_bytes <= MAX_HISTORY_BYTES
     with pytest.raises(Gone):
-        log.position_after(1)
+        log.find_position(1)

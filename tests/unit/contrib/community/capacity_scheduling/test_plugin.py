@@ -87,10 +87,10 @@ def test_pre_filter_extensions_update_quotas() -> None:
     runs, what_if = rig.cache.pod("uid-a-runs"), cycle.clone()
     assert runs is not None
     plugin.remove_pod(what_if, asking, runs, rig.nodes[0])
-    assert what_if[QUOTAS].problem_with(asking) == ""
+    assert what_if[QUOTAS].find_problem(asking) == ""
     plugin.add_pod(what_if, asking, runs, rig.nodes[0])
-    assert what_if[QUOTAS].problem_with(asking) != ""
-    assert cycle[QUOTAS].problem_with(asking) != "", "the original does not follow"
+    assert what_if[QUOTAS].find_problem(asking) != ""
+    assert cycle[QUOTAS].find_problem(asking) != "", "the original does not follow"
 
 
 def test_pods_of_quotas_that_leave_help() -> None:

@@ -67,7 +67,7 @@ class FromNothing(AttemptObserver):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, NodeEntry]] = {}
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         self.entries[queued.key] = node_entries(runner, result)
 
 

@@ -86,7 +86,7 @@ def test_reset_starts_at_zero_and_keeps_bound_cells() -> None:
 
 def test_readings_are_taken_on_scrape() -> None:
     cells, sizes = registry(), [3]
-    cells["g"].read_from(lambda: [((), float(sizes[0]))])
+    cells["g"].set_reader(lambda: [((), float(sizes[0]))])
     sizes[0] = 9
     assert "g 9.0" in exposed(cells)
 
@@ -148,7 +148,7 @@ def test_other_labels_of_a_restricted_metric_keep_their_values() -> None:
 def test_readings_are_added_to_counted_values() -> None:
     cells = registry()
     cells["a_total"].number("counted").inc()
-    cells["a_total"].read_from(lambda: [(("read",), 4.0)])
+    cells["a_total"].set_reader(lambda: [(("read",), 4.0)])
     assert [line for line in exposed(cells) if line.startswith("a_total{")] == [
         'a_total{result="counted"} 1.0',
         'a_total{result="read"} 4.0',

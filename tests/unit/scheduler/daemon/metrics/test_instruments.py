@@ -126,7 +126,7 @@ def test_counts_of_former_profiles_remain_without_the_profiles() -> None:
     attempts = Instruments(cells, VirtualClock()).attempts
 
     class Remembers(AttemptObserver):
-        def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
+        def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
             runners.add(runner)
 
     simulate(BUSY, observers=[attempts, Remembers()])
@@ -192,11 +192,11 @@ class RawEvents(AttemptObserver, QueueObserver):
     def pass_time(self) -> None:
         self.now += self.random.choice((0.0004, 0.003, 0.05, 0.7))
 
-    def popped(self, pod: Pod, attempt: int) -> None:
+    def on_pop(self, pod: Pod, attempt: int) -> None:
         self.pass_time()
         self.began[pod.uid] = self.now
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
         self.search = runner, result
 
     def _note_evaluations(self, runner: ProfileRunner, result: Any) -> None:
@@ -208,20 +208,20 @@ class RawEvents(AttemptObserver, QueueObserver):
             calls += [("Score", plugin) for plugin in profile.score if plugin.name not in state.skipped_scores]
         self.evaluations.update((plugin.name, point, profile.name) for point, plugin in calls)
 
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+    def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         self.pass_time()
         self._note_evaluations(*self.search)  # PreScore, which follows the search, skips plugins, too
         self.algorithm.append(self.now - self.began[queued.uid])
         if isinstance(outcome, Unschedulable | Failed):
             self._note(queued, outcome)
 
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+    def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         self.pass_time()
         self._note(queued, None)
         assert queued.initial_attempt_timestamp is not None
         self.bindings.append((queued.attempts, self.clock.now() - queued.initial_attempt_timestamp))
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         self.pass_time()
         self._note(queued, outcome)
 
@@ -235,16 +235,16 @@ class RawEvents(AttemptObserver, QueueObserver):
                 result = "unschedulable"
         self.attempts.append((result, queued.pod.scheduler_name, self.now - self.began[queued.uid]))
 
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
+    def on_move(self, pod: Pod, queue: str, event: str) -> None:
         self.moves[queue, event] += 1
 
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+    def on_rejection(self, plugin: str, profile: str, delta: int) -> None:
         self.rejections[plugin, profile] += delta
 
-    def in_flight(self, event: str, delta: int) -> None:
+    def on_in_flight(self, event: str, delta: int) -> None:
         self.events[event] += delta
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+    def on_hint(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         self.hints.append((plugin, event, hint, seconds))
 
 
@@ -314,8 +314,8 @@ SLI_LABELS = {
 def test_many_attempts_share_one_label(attempts: int, label: str) -> None:
     cells, queued = CellRegistry(), placed("p", attempts)
     observer = Instruments(cells, VirtualClock(1000.0)).attempts
-    observer.ended(queued, Placed("n"))
-    observer.bound(queued, "n")
+    observer.on_attempt_end(queued, Placed("n"))
+    observer.on_bound(queued, "n")
     samples = read_buckets(cells, "scheduler_pod_scheduling_sli_duration_seconds")
     assert [(key, total) for key, (_, total) in samples.items()] == [((label,), 10.0)]
 
@@ -324,21 +324,21 @@ def test_pods_bound_after_a_flush_are_counted() -> None:
     cells = CellRegistry()
     observer = Instruments(cells, VirtualClock(1000.0)).attempts
     for queued in (placed("a", 1), placed("b", 2, was_flushed=True)):
-        observer.ended(queued, Placed("n"))
-        observer.bound(queued, "n")
+        observer.on_attempt_end(queued, Placed("n"))
+        observer.on_bound(queued, "n")
     assert read_samples(cells, "scheduler_pod_scheduled_after_flush_total") == {(): 1}
 
 
 def test_pods_that_were_not_tried_have_no_result() -> None:
     cells = CellRegistry()
-    Instruments(cells, VirtualClock()).attempts.ended(placed("p", 1), Dropped())
+    Instruments(cells, VirtualClock()).attempts.on_attempt_end(placed("p", 1), Dropped())
     assert read_samples(cells, "scheduler_schedule_attempts_total") == {}
 
 
 def test_moves_of_pods_are_remembered() -> None:
     queue, pod = Instruments(CellRegistry(), VirtualClock()).queue, make_pod("p")
-    queue.moved(pod, "active", "PodAdd")
-    queue.popped(pod, 1)
+    queue.on_move(pod, "active", "PodAdd")
+    queue.on_pop(pod, 1)
     assert [(step.queue, step.event) for step in queue.story.of(pod)] == [
         ("active", "PodAdd"),
         ("in-flight", "attempt 1"),
@@ -349,14 +349,14 @@ def test_in_flight_events_are_a_balance() -> None:
     cells = CellRegistry()
     queue = Instruments(cells, VirtualClock()).queue
     for event, delta in (("PodPopped", +1), ("NodeAdd", +1), ("NodeAdd", +1), ("PodPopped", -1)):
-        queue.in_flight(event, delta)
+        queue.on_in_flight(event, delta)
     assert read_samples(cells, "scheduler_inflight_events") == {("PodPopped",): 0, ("NodeAdd",): 2}
 
 
 def test_groups_are_counted_as_one_entity_and_by_pods() -> None:
     cells, pods = CellRegistry(), [make_pod("a"), make_pod("b"), make_pod("c")]
     queue = Instruments(cells, VirtualClock()).queue
-    queue.group_moved(pods, "active", "PodAdd")
+    queue.on_group_move(pods, "active", "PodAdd")
     assert read_samples(cells, "scheduler_queue_incoming_pods_total") == {("active", "PodAdd"): 3}
     assert read_samples(cells, "scheduler_queue_incoming_entities_total") == {("active", "PodAdd", "podgroup"): 1}
     assert [step.queue for pod in pods for step in queue.story.of(pod)] == ["active"] * 3
@@ -397,7 +397,7 @@ def test_errors_and_slow_attempts_are_logged_at_any_level(
         instruments.attempts.began()
         for observer in instruments.observers:
             if isinstance(observer, AttemptObserver):
-                observer.ended(placed(name, 1), outcome)
+                observer.on_attempt_end(placed(name, 1), outcome)
     lines = log_lines.getvalue()
     assert '"slow scheduling attempt" pod="default/slow" took_ms=156.8\n' in lines
     assert '"Error scheduling pod; retrying" pod="default/slow" err="broken"' in lines
@@ -405,7 +405,7 @@ def test_errors_and_slow_attempts_are_logged_at_any_level(
 
 
 def test_failures_of_plugins_in_the_queue_are_logged(log_lines: io.StringIO) -> None:
-    Instruments(CellRegistry(), VirtualClock()).queue.plugin_failed("Odd", make_pod("p"), "bad hint")
+    Instruments(CellRegistry(), VirtualClock()).queue.on_plugin_failure("Odd", make_pod("p"), "bad hint")
     assert '"plugin failed in the queue" plugin="Odd" pod="default/p" error="bad hint"' in log_lines.getvalue()
 
 

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.daemon.supervisor.stacks import Frame, coroutine_stack, find_spans, plugin_in, read_stack
+from moorage.scheduler.daemon.supervisor.stacks import (
+    Frame,
+    coroutine_stack,
+    find_blocking_plugin,
+    find_spans,
+    read_stack,
+)
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.deadlines import call_within
+from moorage.scheduler.framework.deadlines import call_with_timeout
 from moorage.scheduler.framework.functions import filter_function
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
@@ -87,7 +93,7 @@ def test_the_plugin_is_named(name: str) -> None:
         file.seek(0)
         stack = read_stack(file.read())
     assert stack[0].function == "look"
-    plugin, frame = plugin_in(stack, SPANS)
+    plugin, frame = find_blocking_plugin(stack, SPANS)
     assert plugin == name
     assert frame is not None
     assert frame.file == __file__
@@ -99,8 +105,8 @@ def test_framework_code_is_not_attributed_to_a_plugin() -> None:
 
 
 def test_a_stack_without_a_plugin() -> None:
-    assert plugin_in([Frame("/lib/elsewhere.py", 3, "run")], SPANS) == ("", None)
-    assert plugin_in([], SPANS) == ("", None)
+    assert find_blocking_plugin([Frame("/lib/elsewhere.py", 3, "run")], SPANS) == ("", None)
+    assert find_blocking_plugin([], SPANS) == ("", None)
 
 
 def test_text_without_a_stack() -> None:
@@ -118,7 +124,7 @@ def test_where_a_coroutine_waits() -> None:
         plugin = Waiting()
 
         async def cycle() -> None:
-            await call_within(60.0, plugin.post_filter, CycleState(), POD, {})
+            await call_with_timeout(60.0, plugin.post_filter, CycleState(), POD, {})
 
         task = asyncio.create_task(cycle())
         for _ in range(3):
@@ -128,7 +134,7 @@ def test_where_a_coroutine_waits() -> None:
         return stack
 
     stack = asyncio.run(main())
-    assert [frame.function for frame in stack][-4:] == ["post_filter", "invoke", "call_within", "cycle"]
-    plugin, frame = plugin_in(stack, find_spans("Waiting", Waiting()))
+    assert [frame.function for frame in stack][-4:] == ["post_filter", "invoke", "call_with_timeout", "cycle"]
+    plugin, frame = find_blocking_plugin(stack, find_spans("Waiting", Waiting()))
     assert (plugin, frame and frame.function) == ("Waiting", "post_filter")
     assert coroutine_stack(None) == []

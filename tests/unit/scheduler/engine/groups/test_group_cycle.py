@@ -465,7 +465,7 @@ class FailsOnce(AttemptObserver):
 
     has_failed = False
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+    def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         if queued.pod.name == "b" and not self.has_failed:
             self.has_failed = True
             raise ValueError("ours")

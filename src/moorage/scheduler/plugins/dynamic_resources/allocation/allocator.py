@@ -19,7 +19,7 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests impo
     ClaimFault,
     Constraint,
     ParsedClaim,
-    constraint_for,
+    make_constraint,
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.search_bounds import SearchBounds
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
@@ -238,7 +238,7 @@ class Search:
             minimum += count
         constraints = []
         for number, spec in enumerate(ask.spec.devices.constraints):
-            constraint = constraint_for(spec, self._features)
+            constraint = make_constraint(spec, self._features)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)
@@ -308,8 +308,8 @@ class Search:
         return end
 
     def _try_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
-        everything = self._everything.get(alternative)
-        count = alternative.count if everything is None else len(everything)
+        all_devices = self._everything.get(alternative)
+        count = alternative.count if all_devices is None else len(all_devices)
         if count == 0:
             return _End.NOTHING
         if nth >= count:
@@ -317,8 +317,8 @@ class Search:
         if count - nth > MAX_RESULTS - self._counts[claim]:
             return _End.TOO_MANY
         request = self._parsed_claims[claim].requests[number].name
-        if everything is not None:
-            device, pool = everything[nth]
+        if all_devices is not None:
+            device, pool = all_devices[nth]
             if not self._take(claim, request, alternative, device, pool):
                 return _End.NOTHING
             end = self._device(claim, number, alternative, nth + 1, 0)

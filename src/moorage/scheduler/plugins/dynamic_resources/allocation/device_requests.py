@@ -330,7 +330,7 @@ class DistinctValues(Constraint):
         return None if values & seen_values or UNKNOWN in values else values | seen_values
 
 
-def constraint_for(spec: DeviceConstraint, features: DeviceFeatures) -> Constraint | None:
+def make_constraint(spec: DeviceConstraint, features: DeviceFeatures) -> Constraint | None:
     """Create the tracker of a constraint. Return ``None`` if its type is unsupported."""
     if spec.match_attribute is not None:
         return SameValue(spec.match_attribute, spec.requests, features)

@@ -92,8 +92,8 @@ class Source:
         """
         texts = [text for _, text in self._tokens]
         for start in range(len(self._solid)):
-            called = self._text(start - 1) + self._text(start) + self._text(start + 1)
-            if called == ".validate(" or (called == ".named(" and self._text(start - 2) == "format"):
+            call_text = self._text(start - 1) + self._text(start) + self._text(start + 1)
+            if call_text == ".validate(" or (call_text == ".named(" and self._text(start - 2) == "format"):
                 depth = 0
                 for end in range(start + 1, len(self._solid)):
                     depth += {"(": 1, ")": -1}.get(self._text(end), 0)

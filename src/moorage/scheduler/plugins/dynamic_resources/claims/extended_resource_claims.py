@@ -83,7 +83,7 @@ class Requests(Struct, frozen=True):
     mappings: tuple[ContainerExtendedResourceRequest, ...]
 
 
-def claim_for(pod: Pod) -> ResourceClaim:
+def make_extended_claim(pod: Pod) -> ResourceClaim:
     """Create the unsaved claim for a pod's extended resources. Its requests depend on the node."""
     return ResourceClaim(
         metadata=ObjectMeta(
@@ -97,7 +97,7 @@ def claim_for(pod: Pod) -> ResourceClaim:
     )
 
 
-def requests_for(pod: Pod, resources: Iterable[str], classes: ExtendedResourceClasses) -> Requests:
+def make_extended_requests(pod: Pod, resources: Iterable[str], classes: ExtendedResourceClasses) -> Requests:
     """Convert a pod's extended resources to device requests, one per container and resource.
 
     Init containers end before the other containers start, so they share the devices of those; one extra request covers

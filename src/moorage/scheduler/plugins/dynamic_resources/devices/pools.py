@@ -68,8 +68,8 @@ class PooledDevice:
     @cached_property
     def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
         """The counter sets it consumes, each with its compatibility groups there."""
-        drawn = self.device.consumes_counters
-        return tuple((item.counter_set, frozenset(item.compatibility_groups)) for item in drawn)
+        consumptions = self.device.consumes_counters
+        return tuple((item.counter_set, frozenset(item.compatibility_groups)) for item in consumptions)
 
 
 class Slice:
@@ -132,7 +132,7 @@ class Slice:
                 mask[:] = matching_nodes(matcher, nodes)
         return masks
 
-    def is_reached_from(self, node: Node) -> bool:
+    def is_reachable(self, node: Node) -> bool:
         """Return whether some of its devices can be used on a node."""
         spec = self.spec
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
@@ -246,7 +246,7 @@ class PoolBuilder:
         newest: dict[PoolId, list[Slice]] = {}
         for item in slices:
             reach_by_node = reach.get(item)
-            if not item.is_ignored and (item.is_reached_from(node) if reach_by_node is None else any(reach_by_node)):
+            if not item.is_ignored and (item.is_reachable(node) if reach_by_node is None else any(reach_by_node)):
                 own, generation = newest.setdefault(item.pool, []), item.spec.pool.generation
                 if own and generation > own[0].spec.pool.generation:
                     own.clear()
@@ -255,26 +255,27 @@ class PoolBuilder:
         pools = [pool for name, own in newest.items() if (pool := self._pool(name, own, node, reach)) is not None]
         return sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
 
-    def _pool(self, name: PoolId, own: list[Slice], node: Node, known: Reach) -> Pool | None:
+    def _pool(self, name: PoolId, own: list[Slice], node: Node, known_reach: Reach) -> Pool | None:
         generation, count = own[0].spec.pool.generation, own[0].spec.pool.resource_slice_count
-        everything = own
+        pool_slices = own
         if len(own) != count:
             all_slices = self._by_pool[name].values()
             if any(item.spec.pool.generation > generation for item in all_slices):
                 # The driver is replacing the pool, and no slice of the new generation is for this node yet.
                 return None
-            everything = [i for i in all_slices if i.spec.pool.generation == generation and not i.is_unsupported]
-            if len(everything) != count:
+            pool_slices = [i for i in all_slices if i.spec.pool.generation == generation and not i.is_unsupported]
+            if len(pool_slices) != count:
                 return self._by_key.setdefault((name, "incomplete"), Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
         reach = tuple(
-            known[item] if item in known and item.spec.per_device_node_selection else item.reach(node) for item in own
+            known_reach[item] if item in known_reach and item.spec.per_device_node_selection else item.reach(node)
+            for item in own
         )
         blocked = tuple(item.is_blocked_on(node) for item in own)
-        key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
+        key = (name, *map(id, own), None, *map(id, pool_slices), reach, blocked)
         pool = self._by_key.get(key)
         if pool is None:
-            pool = self._by_key[key] = _assembled(name, own, reach, everything, counts=self._counts)
+            pool = self._by_key[key] = _assembled(name, own, reach, pool_slices, counts=self._counts)
             if any(blocked):
                 closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
                 ids = {device.id for item in closed for device in item.devices}
@@ -288,13 +289,13 @@ def _assembled(
     name: PoolId,
     own: Sequence[Slice],
     reach: Sequence[tuple[bool, ...] | None],
-    everything: Sequence[Slice],
+    pool_slices: Sequence[Slice],
     *,
     counts: bool,
 ) -> Pool:
     """Assemble a complete pool. The pool is invalid if its slices are inconsistent."""
     own_names = {item.name for item in own}
-    elsewhere = [item for item in everything if item.name not in own_names]
+    elsewhere = [item for item in pool_slices if item.name not in own_names]
     pool = Pool(name)
     for item, reached in zip(own, reach, strict=True):
         if not item.holds_counters:

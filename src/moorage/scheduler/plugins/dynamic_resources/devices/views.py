@@ -59,7 +59,7 @@ class SliceIndex:
             nodes |= concerned or set()
         return nodes if is_local else None
 
-    def slices_for(self, node: Node) -> Iterable[Slice]:
+    def select_slices(self, node: Node) -> Iterable[Slice]:
         own = self._local.get(node.name)
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
 
@@ -70,7 +70,10 @@ class SliceIndex:
 
     def device(self, device_id: DeviceId) -> Device | None:
         slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
-        return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
+        return next(
+            (pooled.device for resource_slice in slices for pooled in resource_slice.devices if pooled.id == device_id),
+            None,
+        )
 
     def _replace(self, name: str, resource_slice: ResourceSlice | None) -> set[str] | None:
         """Replace a slice by name. Return the nodes of its pools, ``None`` for all nodes."""
@@ -182,7 +185,7 @@ class DeviceViews:
     def of(self, node: Node, reach: Reach | None = None) -> DeviceView:
         """Return the view of a node that may not be part of the cluster."""
         try:
-            pools = self.index.builder.pools(node, self.index.slices_for(node), reach)
+            pools = self.index.builder.pools(node, self.index.select_slices(node), reach)
         except PoolError as error:
             return DeviceView(UNKNOWN, (), f"gather pool information: {error}")
         key = tuple(map(id, pools))

@@ -19,7 +19,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
     ExtendedResourceClasses,
-    requests_for,
+    make_extended_requests,
 )
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.testing import make_node, make_pod
@@ -99,7 +99,7 @@ def test_requests(
     init: Sequence[Container], containers: Sequence[Container], requests: Mapping[str, int], mappings: Sequence[str]
 ) -> None:
     pod = make_pod(containers=tuple(containers), init_containers=tuple(init))
-    created = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS)))
+    created = make_extended_requests(pod, [GPU], ExtendedResourceClasses(Rig(CLASS)))
     assert {item.name: item.exactly.count for item in created.requests if item.exactly} == requests
     assert [f"{item.container_name} {item.request_name}" for item in created.mappings] == mappings
 

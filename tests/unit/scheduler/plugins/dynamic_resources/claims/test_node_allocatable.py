@@ -10,7 +10,7 @@ import pytest
 from tests.parity.gate_clusters import DRIVER, GPU, claim, device, devices, node, pod, turned_down
 
 from moorage.cluster.dry_run import DryRun
-from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.files.loading import build_cluster_input
 from moorage.kube.api.codec import decode
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -30,7 +30,7 @@ Objects = list[dict[str, Any]]
 def fates(*objects: dict[str, Any], gates: dict[str, bool] | None = None) -> list[str]:
     """Return the node of each pod that waits, or why it got none."""
     features = FeatureGates(GATES if gates is None else gates)
-    cluster = cluster_from([node(), GPU, *objects], features=features)
+    cluster = build_cluster_input([node(), GPU, *objects], features=features)
     policy = load_policy(Registry(IN_TREE), features=features)
     decisions = to_builtins(DryRun(cluster, policy, cross_check=True).run())["decisions"]
     return [decision.get("node") or decision["message"] for decision in decisions]
