@@ -10,7 +10,7 @@ from typing import Final
 from moorage.common.version import NEWEST
 from moorage.kube.features import GATES, RELEASES, UNCONFIRMED, Stage
 from moorage.scheduler.daemon.feature_gates import MOOT, PERMANENT
-from moorage.scheduler.daemon.flags.table import GROUPS, Flag, shown
+from moorage.scheduler.daemon.flags.table import GROUPS, Flag, format_value
 from moorage.scheduler.daemon.metrics.table import METRICS
 from moorage.scheduler.framework.metering import MetricKind, MetricSpec
 
@@ -145,7 +145,7 @@ def _flag_rows() -> Iterator[str]:
 
 def _flag_row(flag: Flag) -> str:
     name = f"`-{flag.short}`, `--{flag.name}`" if flag.short else f"`--{flag.name}`"
-    default = f"`{shown(flag.default)}`" if flag.shows_default and flag.default not in ("", (), {}) else ""
+    default = f"`{format_value(flag.default)}`" if flag.shows_default and flag.default not in ("", (), {}) else ""
     meaning = flag.help.replace("|", "\\|").replace("*", "\\*") + (f" *No effect: {flag.moot}.*" if flag.moot else "")
     return f"| {name} | {flag.kind.name} | {default} | {meaning} |\n"
 

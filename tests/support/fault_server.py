@@ -217,7 +217,7 @@ class MemoryStream:
     def end(self, problem: str) -> None:
         self._chunks.put_nowait(problem)
 
-    async def begun(self) -> int:
+    async def read_status(self) -> int:
         return self.status
 
     def __aiter__(self) -> AsyncIterator[bytes]:

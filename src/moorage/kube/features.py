@@ -196,7 +196,7 @@ class FeatureGates:
         self.release = release
         self.oldest = oldest = oldest or previous_release(release)
         self._version = version_pair(release)
-        if problems := [*_refused(overrides, release, oldest)]:
+        if problems := [*_list_rejections(overrides, release, oldest)]:
             raise ConfigErrors(problems)
         gates = RELEASES[release]
         on = {name for name, gate in gates.items() if _setting(gate, overrides, oldest)}
@@ -266,7 +266,7 @@ def version_pair(release: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterator[ConfigError]:
+def _list_rejections(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterator[ConfigError]:
     for name, value in overrides.items():
         if name in GROUPS:
             continue

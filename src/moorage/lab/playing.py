@@ -202,7 +202,7 @@ class Play(Generic[W]):
         self._arrivals: Iterator[TracePod] = iter(())
         self._has_more = False
         """Whether pods of the trace have not arrived yet."""
-        self._held: dict[str, list[PodLife]] = {}
+        self._dependents: dict[str, list[PodLife]] = {}
         """Pods that wait for the end of a job."""
         self.arrived = 0
         """Number of pods of the trace that have arrived, including pods that wait for a job."""
@@ -340,7 +340,7 @@ class Play(Generic[W]):
     def _next_moment(self) -> float | None:
         """Return the time of the next event, or ``None`` at the horizon or if no further event is due."""
         horizon = self.conditions.horizon
-        is_active = self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)
+        is_active = self._has_more or self._dependents or self.waiting or (self._finite and self.watch.follows_ends)
         if not is_active and horizon is None:
             return None
         moment = self.agenda.next_moment(retries=self._can_retries_help())
@@ -372,7 +372,7 @@ class Play(Generic[W]):
         """Create the pod of an arrival, unless it waits for another job."""
         job = next((job for job in life.line.after if self._unfinished[job]), None)
         if job is not None:
-            self._held.setdefault(job, []).append(life)
+            self._dependents.setdefault(job, []).append(life)
             return
         life.arrived = self.now
         line = life.line
@@ -459,7 +459,7 @@ class Play(Generic[W]):
         if job in self._unfinished and not life.gave_up:
             self._unfinished[job] -= 1
             if not self._unfinished[job]:
-                for dependent in self._held.pop(job, ()):
+                for dependent in self._dependents.pop(job, ()):
                     self._admit(dependent)
 
     def _release(self, life: PodLife, pod: Pod) -> None:

@@ -44,7 +44,7 @@ class Results:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._digests: dict[int, tuple[object, bytes]] = {}
-        self._done: dict[str, Path] = {}
+        self._directories: dict[str, Path] = {}
         """The file of each finished trial."""
         try:
             for name in (TRIALS, FIGURES):
@@ -79,12 +79,12 @@ class Results:
             result = _decode(path.read_bytes())
         except (FileNotFoundError, *UNREADABLE):
             return None
-        self._done[str(trial.id)] = path
+        self._directories[str(trial.id)] = path
         return result
 
     def store(self, trial: Trial, result: TrialResult) -> None:
         """Write the rows of a trial atomically."""
-        path = self._done[str(trial.id)] = self.find_path(trial)
+        path = self._directories[str(trial.id)] = self.find_path(trial)
         self._write(path, [_encode(result) + b"\n"])
 
     def combine(self, trials: Sequence[TrialResult]) -> list[Path]:
@@ -116,7 +116,7 @@ class Results:
                 yield from result.points
             elif rows := getattr(result, kind):
                 yield from rows
-            elif (path := self._done.get(str(result.trial))) is not None:
+            elif (path := self._directories.get(str(result.trial))) is not None:
                 yield from getattr(_decode(path.read_bytes()), kind)
 
     def write(self, name: str, content: bytes) -> Path:

@@ -89,7 +89,7 @@ class Tally:
             phases={phase: phases[phase] for phase in order if phases[phase]},
             placed=self.placed,
             rate=rate,
-            used=_used(cache),
+            used=_sum_usage(cache),
             reasons=_reasons(cache),
         )
 
@@ -104,7 +104,7 @@ def _phase(pod: Pod) -> str:
     return "Starting" if pod.node_name else "Pending"
 
 
-def _used(cache: InformerCache) -> dict[str, float]:
+def _sum_usage(cache: InformerCache) -> dict[str, float]:
     """Return the requested fraction of each resource."""
     capacity: Counter[str] = Counter()
     for node in cache[Node]:

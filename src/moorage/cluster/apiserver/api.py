@@ -222,10 +222,12 @@ class Api:
         can_drop = self._can_drop and request.method == "GET"
         return select_representation(resource, request.accept, printer, include, fill, can_drop=can_drop)
 
-    def _shown(
+    def _represent(
         self, request: ApiRequest, target: Target, body: bytes, status: int = 200, warnings: tuple[str, ...] = ()
     ) -> ApiResponse:
-        return ApiResponse(self._representation(request, target.resource).one(body), status, warnings=warnings)
+        return ApiResponse(
+            self._representation(request, target.resource).encode_object(body), status, warnings=warnings
+        )
 
     def _read(self, request: ApiRequest, target: Target) -> ApiResponse | Watch:
         if target.name and not request.is_set("watch"):
@@ -234,7 +236,7 @@ class Api:
                 return ApiResponse(encode_body(get_scale(entry.data)))
             if target.subresource in (*_CREATED_PARTS, "finalize"):
                 raise method_not_allowed()
-            return self._shown(request, target, entry.body)
+            return self._represent(request, target, entry.body)
         if target.subresource:
             raise method_not_allowed()
         representation = self._representation(request, target.resource)
@@ -281,7 +283,7 @@ class Api:
             warnings += definition_warnings(data)
         elif resource.storage in POLICIES:
             warnings += tuple(unenforced_expressions(data))
-        return self._shown(request, target, created.body, 201, warnings)
+        return self._represent(request, target, created.body, 201, warnings)
 
     def _to_stored(self, resource: ServedResource, data: Data, old: Data | None = None) -> Data:
         # Conversions expect fields of the right types, as those of the real server get decoded objects.
@@ -365,7 +367,7 @@ class Api:
         if is_new and not data["metadata"].get("resourceVersion"):
             data["metadata"].setdefault("name", target.name)
             created = self._create(target, self._to_stored(target.resource, data), options)
-            return self._shown(request, target, created.body, 201, warnings)
+            return self._represent(request, target, created.body, 201, warnings)
         needs_version = target.resource.is_custom or target.resource.storage in NEEDS_VERSION
         if needs_version and not data["metadata"].get("resourceVersion") and self._writer.find(target):
             raise version_required(target.resource, target.name)
@@ -373,7 +375,7 @@ class Api:
         def edit(old: Data) -> Data:
             return self._to_stored(target.resource, data, old)
 
-        return self._shown(request, target, self._change(target, edit, options).body, warnings=warnings)
+        return self._represent(request, target, self._change(target, edit, options).body, warnings=warnings)
 
     def _change(self, target: Target, edit: Edit, options: WriteOptions) -> Entry:
         resource = target.resource
@@ -412,7 +414,7 @@ class Api:
             return new
 
         body = self._change(target, checked, options).body
-        return self._shown(request, target, body, warnings=tuple(warnings))
+        return self._represent(request, target, body, warnings=tuple(warnings))
 
     def _edit(self, target: Target, kind: str, patch: Any) -> Edit:
         resource, converts = target.resource, target.resource.converts and target.subresource != "scale"
@@ -451,8 +453,8 @@ class Api:
                 applied_data["metadata"].setdefault("name", target.name)
                 if applied_data["metadata"]["name"] != target.name:
                     raise bad_request("the name of the object does not match the name on the URL")
-                return self._shown(request, target, self._create(target, apply.create(), options).body, 201)
-            return self._shown(request, target, self._change(target, apply.change, options).body)
+                return self._represent(request, target, self._create(target, apply.create(), options).body, 201)
+            return self._represent(request, target, self._change(target, apply.change, options).body)
         except MissingKey as error:
             subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
             raise bad_request(f"failed to create typed patch object ({subject}): {error}") from error
@@ -466,7 +468,7 @@ class Api:
         data, is_gone = self._delete_one(target, options)
         if is_gone and target.resource.storage not in SHOWS_DELETED:
             return ApiResponse(encode_body(success_status(target.resource, target.name, data["metadata"]["uid"])))
-        return self._shown(request, target, encode_body(data))
+        return self._represent(request, target, encode_body(data))
 
     def _delete_one(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
         data, is_gone = self._writer.delete(target, options)

@@ -46,9 +46,9 @@ class ElectionController(BaseController):
             return ()
         lease = cache[Lease].get(key)
         holder = lease.spec.holder_identity if lease is not None else None
-        if lease is None or not holder or _left(lease, now) <= 0:
+        if lease is None or not holder or _remaining_seconds(lease, now) <= 0:
             return _elect(candidates, lease, key, now)
-        requeue = RequeueAfter(_left(lease, now) + 0.1)
+        requeue = RequeueAfter(_remaining_seconds(lease, now) + 0.1)
         best = next((item for item in candidates if not _has_missed_ping(item, now)), None)
         if best is None or best.name in (holder, lease.spec.preferred_holder):
             return (requeue,)
@@ -112,7 +112,7 @@ def _has_missed_ping(candidate: LeaseCandidate, now: float) -> bool:
     return _age(pinged, now) >= PING_SECONDS
 
 
-def _left(lease: Lease, now: float) -> float:
+def _remaining_seconds(lease: Lease, now: float) -> float:
     return (lease.spec.lease_duration_seconds or 0) - _age(lease.spec.renew_time, now)
 
 

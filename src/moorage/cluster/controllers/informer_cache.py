@@ -22,7 +22,7 @@ class ObjectIndex(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._indexed: dict[tuple[str, str], dict[str, T]] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._deleted_keys: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -56,12 +56,12 @@ class ObjectIndex(Generic[T]):
     def has_seen(self, uid: str, version: int) -> bool:
         """Return whether a version of an object, a newer one, or its deletion has been observed."""
         cached = next((obj for obj in self._objects.values() if obj.uid == uid), None)
-        return uid in self._gone or (cached is not None and _version(cached) >= version)
+        return uid in self._deleted_keys or (cached is not None and _version(cached) >= version)
 
     def put(self, obj: T) -> None:
         """Store a version of an object, unless a newer version or its deletion has been observed."""
         cached = self._objects.get(obj.key)
-        if obj.uid in self._gone:
+        if obj.uid in self._deleted_keys:
             return
         if cached is not None and cached.uid == obj.uid and _version(cached) >= _version(obj):
             return
@@ -73,9 +73,9 @@ class ObjectIndex(Generic[T]):
 
     def drop(self, obj: KubeObject) -> None:
         """Remove a deleted object. Later responses cannot bring it back."""
-        self._gone[obj.uid] = None
-        if len(self._gone) > MAX_GONE:
-            self._gone.popitem(last=False)
+        self._deleted_keys[obj.uid] = None
+        if len(self._deleted_keys) > MAX_GONE:
+            self._deleted_keys.popitem(last=False)
         cached = self._objects.get(obj.key)
         if cached is not None and cached.uid == obj.uid:
             del self._objects[obj.key]

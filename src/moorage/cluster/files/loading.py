@@ -164,7 +164,7 @@ class Creation:
         self._features = features
         self._runs_workloads = runs_workloads
         self._count = 0
-        self._places: dict[tuple[str, str], str] = {}
+        self._locations: dict[tuple[str, str], str] = {}
         self._workloads = WorkloadAdmission(features)
         self._custom = CustomInput()
         self._shaping: list[Mapping[str, Any]] = []
@@ -277,7 +277,7 @@ class Creation:
         return replace(obj, metadata=metadata)
 
     def _check_unique(self, obj: KubeObject, kind: Kind, document: Document) -> None:
-        first = self._places.setdefault((kind.name, obj.key), document.source)
+        first = self._locations.setdefault((kind.name, obj.key), document.source)
         if first != document.source:
             problem = f"{kind.name} {obj.key!r} is already defined in {first}"
             raise InputError(document.source, problem, hint="remove one of them, or name it differently")

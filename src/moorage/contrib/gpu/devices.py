@@ -55,7 +55,7 @@ def read_demand(pod: Pod) -> GpuDemand | UnreadableDemand | None:
     annotations = pod.metadata.annotations
     if not annotations or (GPU_COUNT not in annotations and GPU_MILLI not in annotations):
         return None
-    return _read(annotations.get(GPU_COUNT), annotations.get(GPU_MILLI), annotations.get(GPU_MODEL, ""))
+    return _parse(annotations.get(GPU_COUNT), annotations.get(GPU_MILLI), annotations.get(GPU_MODEL, ""))
 
 
 def readable_demand(pod: Pod) -> GpuDemand | None:
@@ -65,7 +65,7 @@ def readable_demand(pod: Pod) -> GpuDemand | None:
 
 
 @cached(4096)
-def _read(count: str | None, milli: str | None, models: str) -> GpuDemand | UnreadableDemand | None:
+def _parse(count: str | None, milli: str | None, models: str) -> GpuDemand | UnreadableDemand | None:
     devices = 1 if count is None else _number(count)
     if devices is None or devices > MAX_DEVICES:
         return _unreadable(GPU_COUNT, count, f"a number of devices from 0 to {MAX_DEVICES}")

@@ -79,7 +79,7 @@ class Typical:
             if shape.count:
                 self._by_milli.setdefault(shape.milli, []).append((shape, pods))
         self._columns = {milli: _ShapeColumns.of(shapes) for milli, shapes in self._by_milli.items()}
-        self._known: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(
+        self._cached_ids: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(
             "GPU fragmentation", MAX_KNOWN, self._compute
         )
 
@@ -118,7 +118,7 @@ class Typical:
     def node_fragmentation(self, node: NodeGpus) -> int:
         """Return the unusable idle capacity of a node, multiplied by ``weight``."""
         # The order of the devices does not matter: sorting lets more nodes share a cached value.
-        return self._known.lookup((tuple(sorted(node.free)), node.cpu_free, node.model))
+        return self._cached_ids.lookup((tuple(sorted(node.free)), node.cpu_free, node.model))
 
     def _compute(self, state: tuple[tuple[int, ...], int, str | None]) -> int:
         free, cpu_free, model = state

@@ -174,7 +174,7 @@ class Subject:
             self._patched = {target: session.objects.content(target) for target in patched}
             nodes = (self.nodes.find(target.name) for target in patched if target.kind == "Node")
             self._patched_taints = {info.name: info.taints for info in nodes if info is not None}
-        self._tried: dict[tuple[str, ...], Attempt | None] = {}
+        self._cached_attempts: dict[tuple[str, ...], Attempt | None] = {}
         self._aim: tuple[tuple[str, ...], int] | None = None
 
     def _look(self) -> tuple[Attempt, Obstacles]:
@@ -278,10 +278,10 @@ class Subject:
     def trial(self, *edits: Edit) -> Attempt | None:
         """Apply edits and try the pod. Return the attempt, or ``None`` if the pod does not fit."""
         cache_key = tuple(repr(edit) for edit in edits)
-        if cache_key not in self._tried:
+        if cache_key not in self._cached_attempts:
             self.limits.spend()
-            self._tried[cache_key] = self._try(edits)
-        return self._tried[cache_key]
+            self._cached_attempts[cache_key] = self._try(edits)
+        return self._cached_attempts[cache_key]
 
     def _try(self, edits: Sequence[Edit]) -> Attempt | None:
         session = self.session

@@ -99,7 +99,7 @@ def explain_workload(
             if is_made and (refusal := refusal or ("" if refusals.covers(failure) else failure)):
                 remedies = refusals.changes(content, workload, pod_count - fits, refusal)
                 remedies += suggest_remedies(workload, refusal)
-                return WorkloadExplanation(title, fits, pod_count, _refused(session, key, refusal, remedies))
+                return WorkloadExplanation(title, fits, pod_count, _make_refusal(session, key, refusal, remedies))
             if not _is_placed(session, key):
                 # A deleted pod of the same workload would be recreated, and be pending itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
@@ -194,7 +194,7 @@ def _find_daemon_node(pod: Pod) -> str:
     return next((name for term in terms for field in term.match_fields for name in field.values), "")
 
 
-def _refused(session: Session, key: str, message: str, changes: Sequence[PossibleChange]) -> PodExplanation:
+def _make_refusal(session: Session, key: str, message: str, changes: Sequence[PossibleChange]) -> PodExplanation:
     """Explain a pod that the API server does not create. With the changes it may have a node."""
     attempt = session.try_pod(key, preempts=False)
     if not attempt.node:
@@ -215,14 +215,14 @@ def _explain_unknown_class(session: Session, workload: NamedWorkload) -> PodExpl
         changes.append(PossibleChange(f"Create the priority class {name}", "priority", [create.as_data()]))
         with session.branch():
             session.apply(create)
-            return _refused(session, create_workload_pod(session, workload, 0), problem, changes)
+            return _make_refusal(session, create_workload_pod(session, workload, 0), problem, changes)
     name, names = spec.get("runtimeClassName"), list_runtime_classes(session)
     # Files often omit the runtime classes.
     if name and names and name not in names:
         changes = change_class(workload, "runtimeClassName", name, names) or [create_runtime_class(name)]
         with session.branch():
             key, problem = create_workload_pod(session, workload, 0), f'RuntimeClass "{name}" not found'
-            return _refused(session, key, f"pod rejected: {problem}", changes)
+            return _make_refusal(session, key, f"pod rejected: {problem}", changes)
     return None
 
 
@@ -243,7 +243,7 @@ def _suspended(session: Session, workload: NamedWorkload) -> PodExplanation:
         path = ("spec", "suspend") if is_own else (*workload.path[:-1], "suspend")
         edit = Draft(workload.id, workload.content).put(path, False).edit()
         change = PossibleChange(f"Resume the {noun}: set suspend to false", "gate", [edit.as_data()])
-        return _refused(session, key, message, [] if owners else [change])
+        return _make_refusal(session, key, message, [] if owners else [change])
 
 
 def _list_replica_sets(session: Session) -> Iterator[Mapping[str, Any]]:

@@ -155,7 +155,7 @@ class _Forecaster:
         self._now = session.objects.given.now if options.now is None else options.now
         self._pending = [pod for pod in pods if not pod.node_name and not pod.is_finished]
         self._running = [pod for pod in pods if pod.node_name]
-        self._needed = self._count_needed(len(pods))
+        self._required_count = self._count_needed(len(pods))
         self._gates = {
             str(gate) for pod in self._pending for gate in (item.name for item in pod.spec.scheduling_gates or ())
         }
@@ -172,7 +172,7 @@ class _Forecaster:
     def run(self) -> Forecast:
         """Forecast the start."""
         forecast = Forecast(subject=self._title, now=self._now, state="pending", horizon=self._options.horizon)
-        if self._needed <= 0:
+        if self._required_count <= 0:
             times = (pod.status.start_time or pod.metadata.creation_timestamp or "" for pod in self._running)
             return replace(forecast, state="running", started_at=max(times, default=""))
         outlook = self._make_outlook()
@@ -328,14 +328,14 @@ class _Forecaster:
         options = self._options
         subject = frozenset(pod.uid for pod in self._pending)
         settings: dict[str, Any] = {"horizon": options.horizon, "seed": options.seed, "progress": progress}
-        return play_futures(cluster, outlook, subject, self._needed, draws=draws, **settings)
+        return play_futures(cluster, outlook, subject, self._required_count, draws=draws, **settings)
 
     # ── never ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_impossible(self, cluster: FutureCluster, outlook: Outlook) -> bool:
         """Return whether the subject does not start even if all pods that can end end immediately."""
         own = frozenset(pod.uid for pod in self._pending)
-        return cluster.play(self._end_all(outlook), own, self._needed, inf).started is None
+        return cluster.play(self._end_all(outlook), own, self._required_count, inf).started is None
 
     def _end_all(self, outlook: Outlook) -> Future:
         """Return the future in which all pods that can end end immediately."""
@@ -427,9 +427,9 @@ class _Forecaster:
             yield f"{gates} removed now: {', '.join(sorted(self._gates))}."
         if len(self._pending) > 1 and self._title:
             count = (
-                f"{self._needed} of {len(self._pending)}"
-                if self._needed < len(self._pending)
-                else f"all {self._needed}"
+                f"{self._required_count} of {len(self._pending)}"
+                if self._required_count < len(self._pending)
+                else f"all {self._required_count}"
             )
             yield f"The start of {self._title} is when {count} pending pods have a node."
         own = {pod.uid for pod in self._pending} if self._title else set()

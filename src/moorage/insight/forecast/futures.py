@@ -74,7 +74,7 @@ class FutureCluster:
     def __init__(self, policy: Policy, objects: Sequence[KubeObject], now: float, later: Iterable[Pod] = ()) -> None:
         self._policy = policy
         pods = [obj for obj in objects if isinstance(obj, Pod) and not obj.is_finished]
-        self._others = [obj for obj in objects if not isinstance(obj, Pod)]
+        self._other_objects = [obj for obj in objects if not isinstance(obj, Pod)]
         self.running = {pod.key: pod for pod in pods if pod.node_name}
         self.pending = [pod for pod in pods if not pod.node_name and not pod.is_terminating]
         self.tried = {pod.uid for pod in self.pending if _is_older(pod, now - RECENT)}
@@ -93,7 +93,7 @@ class FutureCluster:
         offline: OfflineScheduler[InstantApi] = OfflineScheduler(
             self._policy, self._api, self._clock, tuning=Tuning(max_unschedulable=NEVER)
         )
-        offline.load((*self._others, *self.running.values()))
+        offline.load((*self._other_objects, *self.running.values()))
         await offline.start()
         return offline
 
@@ -211,7 +211,7 @@ class _Player:
         self._identical = IdenticalPods(cluster.signatures)
         clock.advance(RECENT)
         self._agenda = Agenda(offline, clock)
-        self._subject, self._needed = subject, needed
+        self._subject, self._required_count = subject, needed
         self._waiting = {pod.uid for pod in cluster.pending}
         self._nodes: set[str] = set()
         self._left: dict[str, list[tuple[str, float]]] = {}
@@ -321,8 +321,8 @@ class _Player:
             self._starts.setdefault(pod.key, now)
         if pod.uid in self._subject:
             self._nodes.add(pod.node_name)
-            self._needed -= 1
-            if self._needed <= 0 and self._started is None:
+            self._required_count -= 1
+            if self._required_count <= 0 and self._started is None:
                 self._started = now
         seconds = self._seconds.get(pod.uid) or self._future.draw_seconds(pod)
         if seconds is not None:

@@ -27,7 +27,7 @@ class IdenticalPods:
 
     def __init__(self, signatures: "PodSignatures") -> None:
         self._signatures = signatures
-        self._held: dict[PodSignature, list[PositionedPod]] = {}
+        self._waiting: dict[PodSignature, list[PositionedPod]] = {}
         self._first: dict[str, PodSignature] = {}
         self._added = 0
         self._queued: dict[str, PositionedPod] = {}
@@ -47,9 +47,9 @@ class IdenticalPods:
         queued = self._queued.get(uid)
         if queued is None or uid in self._first or (signature := self._signatures.find(queued.pod)) is None:
             return False
-        waiting_pods = self._held.get(signature)
+        waiting_pods = self._waiting.get(signature)
         if waiting_pods is None:
-            self._held[signature], self._first[uid] = [], signature
+            self._waiting[signature], self._first[uid] = [], signature
             return False
         insort(waiting_pods, self._queued.pop(uid))
         return True
@@ -60,9 +60,9 @@ class IdenticalPods:
         signature = self._first.pop(uid, None)
         if signature is None:
             return None
-        waiting_pods = self._held[signature]
+        waiting_pods = self._waiting[signature]
         if not waiting_pods:
-            del self._held[signature]
+            del self._waiting[signature]
             return None
         following = waiting_pods.pop(0)
         self._first[following.pod.uid] = signature

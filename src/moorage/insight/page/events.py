@@ -66,7 +66,7 @@ class EventStream:
     def __init__(self, news: "PageNews") -> None:
         self._news = news
         self._sink: Sink | None = None
-        self._sent = b""
+        self._last_sent = b""
         self._stalled = 0
         self._ticks = 0
 
@@ -80,8 +80,8 @@ class EventStream:
     def resume_sending(self) -> None:
         """Send the newest version, unless the reader has it or does not read."""
         latest = self._news.latest
-        if self._sink is not None and not self._sink.is_full and latest and latest != self._sent:
-            self._sent = latest
+        if self._sink is not None and not self._sink.is_full and latest and latest != self._last_sent:
+            self._last_sent = latest
             self._sink.send(chunk(b"event: version\ndata: %b\n\n" % latest))
 
     def tick(self) -> None:

@@ -69,7 +69,7 @@ class PageObserver(AttemptObserver):
     def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a bound pod."""
         self.bound_count += 1
-        second = self._second()
+        second = self._summarize_second()
         second.placed += 1
         if queued.initial_attempt_timestamp is not None:
             second.latency += max(0.0, self._clock.now() - queued.initial_attempt_timestamp)
@@ -87,7 +87,7 @@ class PageObserver(AttemptObserver):
         from moorage.cluster import why_not  # most clusters start without a failure
 
         self.failures.put(queued.uid, why_not(outcome))
-        self._second().failed += 1
+        self._summarize_second().failed += 1
         is_error = isinstance(outcome, Failed) and not outcome.is_rejection
         self._note(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, text=outcome.message)
 
@@ -104,7 +104,7 @@ class PageObserver(AttemptObserver):
         self.recent.append(line)
         self.count += 1
 
-    def _second(self) -> SecondOfWork:
+    def _summarize_second(self) -> SecondOfWork:
         now = int(self._clock.now())
         if not self.seconds or self.seconds[-1].second != now:
             self.seconds.append(SecondOfWork(now))
@@ -148,7 +148,7 @@ class LiveCluster(PageSource):
         self._waiting: list[WaitingPodLine] = []
         self._fresh_until = 0.0
         self._version = 0
-        self._seen: tuple[int, ...] = ()
+        self._last_versions: tuple[int, ...] = ()
         self._counts: deque[tuple[int, int]] = deque(maxlen=600)
 
     @property
@@ -166,8 +166,8 @@ class LiveCluster(PageSource):
         queue = self._scheduler.queue
         nodes = self._scheduler.cache.nodes
         versions = (nodes.position, nodes.nodes_version, len(queue), self._observer.count, self._suggestions.version)
-        if versions != self._seen:
-            self._seen = versions
+        if versions != self._last_versions:
+            self._last_versions = versions
             self._version += 1
         return self._version
 

@@ -87,7 +87,7 @@ class ReplayedCluster(PageSource):
         if at <= 0.0:
             return self._cluster.session(run.policy)
         documents_without_pods = [document for document in self._cluster.documents if document.kind != "Pod"]
-        pods = to_documents(map(_written, run.for_sessions.replay_pods(at)), source="the simulation")
+        pods = to_documents(map(_encode_pod, run.for_sessions.replay_pods(at)), source="the simulation")
         documents: list[Document] = [*documents_without_pods, *pods]
         return Session(documents, run.policy, honors_nominations=False)
 
@@ -211,7 +211,7 @@ class ReplayedCluster(PageSource):
         return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, arguments)
 
 
-def _written(pod: Pod) -> dict[str, Any]:
+def _encode_pod(pod: Pod) -> dict[str, Any]:
     kind = BY_TYPE[Pod]
     data = msgspec.json.decode(msgspec.json.encode(pod))
     data.pop("status", None)

@@ -41,7 +41,7 @@ class StaticCluster(PageSource):
         self._version = 1
         self._waiting: list[Pod] = []
         self._lines: dict[str, WaitingPodLine] = {}
-        self._tried = 0
+        self._tried_count = 0
         self._placed: list[Pod] = []
         self._members: dict[str, int] = {}
         self._layout: NodeLayout
@@ -85,12 +85,12 @@ class StaticCluster(PageSource):
 
     async def _try_all(self) -> None:
         loop, batch = asyncio.get_running_loop(), FIRST_BATCH
-        while self._tried < len(self._waiting):
+        while self._tried_count < len(self._waiting):
             began = loop.time()
-            pods = self._waiting[self._tried : self._tried + batch]
+            pods = self._waiting[self._tried_count : self._tried_count + batch]
             for line in await self.thread.run(partial(self._try_some, pods)):
                 self._lines[line.pod] = line
-            self._tried += len(pods)
+            self._tried_count += len(pods)
             self._version += 1
             took = max(loop.time() - began, 0.001)
             batch = min(max(1, int(batch * BATCH_SECONDS / took)), MAX_BATCH)
@@ -111,7 +111,7 @@ class StaticCluster(PageSource):
     def state(self, run: int, at: float) -> PageState:
         """Describe the cluster."""
         lines = self.waiting(run, at)
-        untried = len(self._waiting) - self._tried
+        untried = len(self._waiting) - self._tried_count
         return page_state(
             lines,
             self.suggestions.found,

@@ -62,7 +62,7 @@ class Consolidation:
     def plan(self, taken_at: float | None) -> Plan:
         """Return the best plan, with a bound."""
         run, session, mark = self._run, self._run.session, self._run.mark()
-        before = self._used()
+        before = self._list_used_nodes()
         lowest, solution, unused = find_lower_bound(session), None, list[str]()
         winner, best = self._choose(self._orders(), lowest, None, self._rank())
         if best[1] > lowest or any(self._prices.values()):
@@ -75,12 +75,12 @@ class Consolidation:
                 winner, best = self._choose(self._attempts(cheapest), lowest, winner, best)
         if winner is not None:
             winner()
-        count = len(self._used())
+        count = len(self._list_used_nodes())
         method = "heuristic" if solution is None else "cp-sat"
         bound = Bound(count, "nodes", count <= lowest, method)
         is_reached = count < len(before) or bound.proven
         stopped = "the time limit ended the search before all nodes were tried" if self._is_stopped else ""
-        saved = sum(self._prices[name] for name in set(before) - set(self._used()))
+        saved = sum(self._prices[name] for name in set(before) - set(self._list_used_nodes()))
         plan = Plan(
             goal="consolidate",
             arguments=run.rules.constraints.as_data(),
@@ -102,12 +102,12 @@ class Consolidation:
             return plan
         return replace(plan, bound=Bound(lowest, "nodes", True, method), feasible=True, reason=stopped)
 
-    def _used(self) -> list[str]:
+    def _list_used_nodes(self) -> list[str]:
         return [name for name in self._run.node_names() if self._run.list_node_pods(name)]
 
     def _rank(self) -> Rank:
         """Return the price and the number of used nodes, and the moves so far."""
-        names = self._used()
+        names = self._list_used_nodes()
         return sum(self._prices[name] for name in names), len(names), self._run.moves
 
     def _solve(self, prices: Mapping[str, float] | None = None) -> PackingSolution | None:

@@ -36,7 +36,7 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         self.accepts_requests: Callable[[], bool] = lambda: False
         """Returns whether another request may be sent now. A rejection counts it."""
         self._is_applying = False
-        self._held: list[bytes] | None = None
+        self._held_messages: list[bytes] | None = None
         self._numbers = 0
         self.pending_requests: dict[int, float] = {}
         """The pending requests, and the time of each by the machine's clock."""
@@ -77,15 +77,15 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
             self._send_or_hold(encode_frame(Forgotten(pod.key)))
 
     def _send_or_hold(self, message: bytes) -> None:
-        if self._held is not None:
-            self._held.append(message)
+        if self._held_messages is not None:
+            self._held_messages.append(message)
         elif self.send is not None:
             self.send(message)
 
     def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Hold back the changes of an attempt until it is decided whether the shadow gets a request about it."""
         if self.send is not None:
-            self._held = []
+            self._held_messages = []
 
     def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Note whether there is anything to choose from."""
@@ -93,7 +93,7 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
 
     def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Send a request about the attempt, if it is eligible, and then its changes."""
-        messages, self._held = self._held, None
+        messages, self._held_messages = self._held_messages, None
         if messages is None or self.send is None:
             return
         # A rejection on the node after its choice does not affect the choice.

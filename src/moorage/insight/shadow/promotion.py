@@ -158,7 +158,7 @@ class ConfigMapKey:
     def __init__(self, connection: Connection, namespace: str, name: str, key: str) -> None:
         self._connection = connection
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        self._where = f"configmap {namespace}/{name}"
+        self._location = f"configmap {namespace}/{name}"
         self._key = key
         self._version = ""
         self.data: Mapping[str, str] = {}
@@ -169,14 +169,15 @@ class ConfigMapKey:
             content = msgspec.json.decode(asyncio.run(self._ask("GET", b"")))
         except NotFound as error:
             hint = "write --config-map NAMESPACE/NAME, such as kube-system/moorage"
-            raise InputError(self._where, "the ConfigMap does not exist", hint=hint) from error
+            raise InputError(self._location, "the ConfigMap does not exist", hint=hint) from error
         self.data, self._version = content.get("data") or {}, content["metadata"]["resourceVersion"]
-        return StoredConfigs(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
+        location = f"{self._location}, {self._key}"
+        return StoredConfigs(location, self.value(self._key), self.data.get(self._key + PREVIOUS))
 
     def value(self, key: str) -> str:
         """Return the value of a key. Raise InputError if the key is missing."""
         if key not in self.data:
-            raise InputError(self._where, f"no key {key!r}", hint=f"its keys: {', '.join(self.data) or 'none'}")
+            raise InputError(self._location, f"no key {key!r}", hint=f"its keys: {', '.join(self.data) or 'none'}")
         return self.data[key]
 
     def write(self, current: str, previous: str | None) -> None:
@@ -187,7 +188,7 @@ class ConfigMapKey:
             asyncio.run(self._ask("PATCH", body))
         except Conflict as error:
             hint = "check it and try again"
-            raise InputError(self._where, "the ConfigMap changed concurrently", hint=hint) from error
+            raise InputError(self._location, "the ConfigMap changed concurrently", hint=hint) from error
 
     async def _ask(self, method: str, body: bytes) -> bytes:
         async with ApiClient(self._connection) as client:

@@ -39,22 +39,22 @@ def template_pods(documents: Iterable[Document], *, source: str) -> list[dict[st
     """Return the Pods and the templates of workloads. Raise InputError if there is neither."""
     pods: list[dict[str, Any]] = []
     for document in documents:
-        metadata, spec = _part(document, "metadata"), _part(document, "spec")
+        metadata, spec = _read_part(document, "metadata"), _read_part(document, "spec")
         if document.kind == "Pod":
             pods.append(evicted({**document.content, "metadata": metadata, "spec": spec}))
             continue
         template_path = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
-        if _part(document, *template_path):
+        if _read_part(document, *template_path):
             name, namespace = metadata.get("name", "pod"), metadata.get("namespace") or DEFAULT_NAMESPACE
-            own = _part(document, *template_path, "metadata")
+            own = _read_part(document, *template_path, "metadata")
             head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, "name": name, "namespace": namespace}}
-            pods.append({**head, "spec": _part(document, *template_path, "spec")})
+            pods.append({**head, "spec": _read_part(document, *template_path, "spec")})
     if not pods:
         raise InputError(source, "contains no Pod or workload", hint="use a Pod or a Deployment")
     return pods
 
 
-def _part(document: Document, *path: str) -> Mapping[str, Any]:
+def _read_part(document: Document, *path: str) -> Mapping[str, Any]:
     """Return an object inside a document, or an empty one if it is missing."""
     content: Any = document.content
     for number, key in enumerate(path, start=1):

@@ -22,7 +22,9 @@ Rows: TypeAlias = list[dict[str, Any]]
 def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Return for every node whether it fits, by one plugin or by the first of the profile that rejects it."""
     if plugin:
-        statuses = _filter_statuses(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
+        statuses = _filter_statuses(
+            runner, pod, _find_plugin(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters")
+        )
     else:
         result = runner.filtering.find(pod, EVERY_NODE)
         statuses = {
@@ -36,7 +38,7 @@ def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
 def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Score the feasible nodes: by one plugin (raw, normalized, weighted), or by all, the best first."""
     if plugin:
-        _named(runner, plugin, (ScorePlugin,), "scores")
+        _find_plugin(runner, plugin, (ScorePlugin,), "scores")
     result = runner.filtering.find(pod, EVERY_NODE)
     rows = np.array([row for row in _rows(runner) if is_feasible(result, row)], dtype=np.int64)
     if not len(rows):
@@ -71,7 +73,7 @@ def _filter_row(name: str, status: Status | None) -> dict[str, Any]:
     return {"node": name, "fits": False, "plugin": status.plugin, "code": status.code.label, "reason": status.message}
 
 
-def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], verb: str) -> Plugin:
+def _find_plugin(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], verb: str) -> Plugin:
     candidates = {plugin.name: plugin for plugin in runner.profile.node_plugins if isinstance(plugin, bases)}
     if name not in candidates:
         hint = did_you_mean(name, candidates) or f"candidates: {', '.join(candidates) or 'none'}"

@@ -25,7 +25,7 @@ def truncated_div_nodes(numerators: NDArray[np.int64], denominators: NDArray[np.
     return quotients
 
 
-def wrapped(value: int) -> int:
+def wrap_int64(value: int) -> int:
     """Return the value that Go's int64 has after an overflow."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 

@@ -36,7 +36,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "
 @cached(2048)
 def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the smallest unit of Kubernetes. Smaller parts are rounded away from zero."""
-    text = quantity if isinstance(quantity, str) else _written(quantity)
+    text = quantity if isinstance(quantity, str) else _format_number(quantity)
     if (plain := _PLAIN.match(text)) is not None and not isinstance(quantity, bool):
         # Fast path for the usual form: every pod with a unique shape has two quantities that are not cached.
         return int(plain[1]) * _PLAIN_FACTORS[plain[2]]
@@ -57,7 +57,7 @@ def nano_value(quantity: Quantity) -> int:
     return -magnitude if sign == "-" else magnitude
 
 
-def _written(number: float) -> str:
+def _format_number(number: float) -> str:
     """Write a number as text, unless it has more digits than any quantity."""
     if isinstance(number, int) and number.bit_length() > 4 * MAX_LENGTH:
         return "a number without end"

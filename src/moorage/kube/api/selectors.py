@@ -113,7 +113,7 @@ def _merge(group: Sequence[Requirement]) -> Requirement:
 class RequirementsByKey:
     """Many requirements, indexed by label key: only requirements about the labels of an object are evaluated."""
 
-    __slots__ = ("_by_key", "_needed")
+    __slots__ = ("_by_key", "_required_keys")
 
     def __init__(self, requirements: Iterable[Requirement]) -> None:
         merged_requirements = merge_requirements(requirements)
@@ -122,11 +122,11 @@ class RequirementsByKey:
             self._by_key = {}
             for item in merged_requirements:
                 self._by_key[item.key] = (*self._by_key.get(item.key, ()), item)
-        self._needed = {item.key for item in merged_requirements if item.operator not in ACCEPT_ABSENT}
+        self._required_keys = {item.key for item in merged_requirements if item.operator not in ACCEPT_ABSENT}
 
     def match(self, labels: Mapping[str, str]) -> bool:
         """Return whether a label set satisfies all requirements."""
-        if not labels.keys() >= self._needed:
+        if not labels.keys() >= self._required_keys:
             return False
         by_key = self._by_key
         for key, text in labels.items():

@@ -71,12 +71,12 @@ def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
 SCALAR: Final = size(1)
 
 
-def either(left: Size, right: Size) -> Size:
+def join_sizes(left: Size, right: Size) -> Size:
     """Return a bound on a value that has one of two bounds."""
     if left is right or left == right:
         return left
     have_items = left.item is not None and right.item is not None
-    item = either(left.entry(), right.entry()) if have_items else left.item or right.item
+    item = join_sizes(left.entry(), right.entry()) if have_items else left.item or right.item
     joined = size(max(left.length, right.length), key=max(left.key, right.key), item=item)
     if not (left.fields or right.fields):
         return joined
@@ -92,7 +92,7 @@ def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
     return tuple(
         (
             name,
-            either(left_fields[name], right_fields[name])
+            join_sizes(left_fields[name], right_fields[name])
             if name in left_fields and name in right_fields
             else left_fields.get(name) or right_fields[name],
         )
@@ -100,11 +100,11 @@ def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
     )
 
 
-def any_of(sizes: Iterable[Size]) -> Size:
+def join_all(sizes: Iterable[Size]) -> Size:
     """Return a bound on a value that has one of several bounds."""
     largest = SCALAR
     for candidate in sizes:
-        largest = either(largest, candidate)
+        largest = join_sizes(largest, candidate)
     return largest
 
 
@@ -114,9 +114,9 @@ def measure_size(value: Any) -> Size:
         return size(_rounded(len(value.encode("utf-8", "replace"))))
     if isinstance(value, Mapping):
         keys = max((_rounded(len(key.encode("utf-8", "replace"))) for key in value), default=0)
-        return size(_rounded(len(value)), key=keys, item=any_of(measure_size(item) for item in value.values()))
+        return size(_rounded(len(value)), key=keys, item=join_all(measure_size(item) for item in value.values()))
     if isinstance(value, list):
-        return size(_rounded(len(value)), item=any_of(measure_size(item) for item in value))
+        return size(_rounded(len(value)), item=join_all(measure_size(item) for item in value))
     return SCALAR
 
 
@@ -130,12 +130,12 @@ def measure_fields(value: Any) -> Size:
         fields = tuple((name, measure_fields(item)) for name, item in value.items())
         lengths = [len(key.encode("utf-8", "replace")) for key in value]
         weight = 1 + sum(lengths) + sum(1 + item.weight for _, item in fields)
-        largest = _measured(len(value), max(lengths, default=0), any_of(item for _, item in fields))
+        largest = _measured(len(value), max(lengths, default=0), join_all(item for _, item in fields))
         return replace(largest, fields=fields, weight=min(weight, _MAX_WEIGHT))
     if isinstance(value, list):
         items = [measure_fields(item) for item in value]
         weight = 1 + sum(1 + item.weight for item in items)
-        return replace(_measured(len(value), item=any_of(items)), weight=min(weight, _MAX_WEIGHT))
+        return replace(_measured(len(value), item=join_all(items)), weight=min(weight, _MAX_WEIGHT))
     return _measured(len(value.encode("utf-8", "replace"))) if isinstance(value, str) else SCALAR
 
 
@@ -175,12 +175,12 @@ class _Estimate:
             case ListNode():
                 items = [self.visit(item, names) for item in node.items]
                 self._charge(1 + len(items))
-                return size(len(items), item=any_of(items))
+                return size(len(items), item=join_all(items))
             case MapNode():
                 keys = [self.visit(key, names) for key, _ in node.entries]
                 items = [self.visit(item, names) for _, item in node.entries]
                 self._charge(1 + 2 * len(items))
-                return size(len(items), key=any_of(keys).length, item=any_of(items))
+                return size(len(items), key=join_all(keys).length, item=join_all(items))
             case Fold():
                 return self._fold(node, names)
             case Call():
@@ -197,7 +197,7 @@ class _Estimate:
         start = self.visit(node.start, names)
         turns = source.length
         # Macros over maps iterate over the keys.
-        entry = either(source.entry(), size(source.key)) if source.key else source.entry()
+        entry = join_sizes(source.entry(), size(source.key)) if source.key else source.entry()
         # The results of all, exists and exists_one begin with a literal and remain scalars.
         collects = turns > 0 and not isinstance(node.start, Literal)
         accumulated = size(start.length + turns, key=start.key, item=start.item) if collects else start
@@ -207,7 +207,9 @@ class _Estimate:
             self._charge(1)
             self.visit(node.condition, inner)
             step = self.visit(node.step, inner)
-            accumulated = either(accumulated, size(min(step.length, accumulated.length), key=step.key, item=step.item))
+            accumulated = join_sizes(
+                accumulated, size(min(step.length, accumulated.length), key=step.key, item=step.item)
+            )
         self._times = before
         return self.visit(node.result, {**names, node.result_name: accumulated})
 
@@ -220,19 +222,19 @@ class _Estimate:
             after_yes, self.cost = self.cost, before
             no = self.visit(node.arguments[2], names)
             self.cost = max(self.cost, after_yes)
-            return either(yes, no)
+            return join_sizes(yes, no)
         arguments = [self.visit(argument, names) for argument in node.arguments]
         first = node.arguments[0] if node.arguments else None
         if isinstance(first, Name) and node.function == "_+_" and first.name.startswith("@"):
             # Macros append to their result in place.
             self._charge(1)
-            return size(arguments[0].length, item=any_of(a.item for a in arguments if a.item is not None))
+            return size(arguments[0].length, item=join_all(a.item for a in arguments if a.item is not None))
         if node.function in ("matches", "find", "findAll") and len(arguments) > 1:
             arguments[1] = _regex_size(node.arguments[1], arguments[1])
         if isinstance(first, Name) and f"{first.name}.{node.function}" in FUNCTIONS:
             # The parser treats the namespace of a function as a method receiver. A variable may have the same name.
             result = self._priced(f"{first.name}.{node.function}", arguments[1:])
-            return either(result, self._priced(node.function, arguments)) if first.name in names else result
+            return join_sizes(result, self._priced(node.function, arguments)) if first.name in names else result
         return self._priced(node.function, arguments)
 
     def _priced(self, function: str, arguments: Sequence[Size]) -> Size:
@@ -249,12 +251,12 @@ Priced = tuple[float, Size]
 def _unknown(*arguments: Size) -> Priced:
     """Assume that any other function returns at most a small multiple of its input."""
     total = sum(argument.weight for argument in arguments)
-    return PYTHON_CALL + PER_BYTE * total, size(64 + 8 * total, item=any_of(arguments))
+    return PYTHON_CALL + PER_BYTE * total, size(64 + 8 * total, item=join_all(arguments))
 
 
 def _add(a: Size, b: Size, *_more: Size) -> Priced:
     per_unit = PER_BYTE if a.item is None and b.item is None else 1
-    joined = either(a, b)
+    joined = join_sizes(a, b)
     return 1 + per_unit * (a.length + b.length), size(a.length + b.length, key=joined.key, item=joined.item)
 
 
@@ -331,7 +333,7 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         PYTHON_CALL + a.weight + 10 * b.length,
         size(1, item=size(4, item=size(600 + 2 * b.length))),
     ),
-    "add sub": lambda a, b, *_: _tagged(either(a, b).weight, either(a, b).entry().length + 16),
+    "add sub": lambda a, b, *_: _tagged(join_sizes(a, b).weight, join_sizes(a, b).entry().length + 16),
     "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan isLessThan "
     "compareTo isSorted sum includes isIP isCIDR isURL ip.isCanonical family isUnspecified isLoopback isGlobalUnicast "
     "isLinkLocalMulticast isLinkLocalUnicast containsIP containsCIDR isMask prefixLength": lambda a, b, *_: (
@@ -351,7 +353,7 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         SCALAR,
     ),
     "dyn optional.of optional.ofNonZeroValue value": lambda a, *_: (1, a),
-    "orValue or": lambda a, b, *_: (1, either(a, b)),
+    "orValue or": lambda a, b, *_: (1, join_sizes(a, b)),
 }
 """Cost and result of each function by the bounds of its arguments. Missing arguments are scalars."""
 FUNCTIONS: Final = {name: price for names, price in _PRICES.items() for name in names.split()}

@@ -53,7 +53,7 @@ class Election:
     def __init__(self, settings: LeaseSettings, clock: Clock) -> None:
         self.settings = settings
         self._clock = clock
-        self._seen: LeaseSpec | None = None
+        self._observed_spec: LeaseSpec | None = None
         self._seen_at = 0.0
         self._lease: Lease | None = None
         self._asked_at = 0.0
@@ -63,7 +63,7 @@ class Election:
     @property
     def leader(self) -> str:
         """The current leader, or empty without one."""
-        return (self._seen.holder_identity or "") if self._seen is not None else ""
+        return (self._observed_spec.holder_identity or "") if self._observed_spec is not None else ""
 
     @property
     def is_leader(self) -> bool:
@@ -73,25 +73,25 @@ class Election:
     @property
     def is_first(self) -> bool:
         """Whether this replica created the lease: no previous leader can have writes in flight."""
-        return self.is_leader and self._seen is not None and not self._seen.lease_transitions
+        return self.is_leader and self._observed_spec is not None and not self._observed_spec.lease_transitions
 
     @property
     def lease(self) -> Lease:
         """The lease as the server had it last."""
-        return self._with(self._seen or LeaseSpec())
+        return self._with(self._observed_spec or LeaseSpec())
 
     def observe(self, lease: Lease | None) -> None:
         """Observe the lease of the server, ``None`` without one. Any change restarts its time."""
         spec = lease.spec if lease is not None else None
         # The time of the observation counts, not renewTime: the clocks of replicas may differ.
-        if spec != self._seen:
+        if spec != self._observed_spec:
             self._seen_at = self._clock.now()
-        self._lease, self._seen = lease, spec
+        self._lease, self._observed_spec = lease, spec
 
     def bid(self) -> Lease | None:
         """Return the lease to write to acquire or keep it, or ``None`` while another replica holds it."""
         now = self._clock.now()
-        last_lease = self._seen or LeaseSpec()
+        last_lease = self._observed_spec or LeaseSpec()
         if (
             last_lease.holder_identity
             and not self.is_leader
@@ -124,7 +124,7 @@ class Election:
 
     def release(self) -> Lease | None:
         """Return the lease to write to give it up, or ``None`` if it is not ours."""
-        if not self.is_leader or self._seen is None:
+        if not self.is_leader or self._observed_spec is None:
             return None
         wall_time = format_micro_time(self._clock.wall())
         return self._with(
@@ -134,8 +134,8 @@ class Election:
                 lease_duration_seconds=1,
                 acquire_time=wall_time,
                 renew_time=wall_time,
-                lease_transitions=self._seen.lease_transitions,
-                strategy=self._seen.strategy,
+                lease_transitions=self._observed_spec.lease_transitions,
+                strategy=self._observed_spec.strategy,
             )
         )
 
@@ -162,7 +162,7 @@ class CoordinatedElection(Election):
 
     def bid(self) -> Lease | None:
         """Return the lease to write to keep it, or ``None`` if it is not ours, has expired, or must be yielded."""
-        last_lease = self._seen
+        last_lease = self._observed_spec
         if last_lease is None or not self.is_leader or last_lease.preferred_holder:
             return None
         now = self._clock.now()

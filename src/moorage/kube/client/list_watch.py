@@ -96,11 +96,11 @@ class ListWatch(Generic[T]):
         self._page_size = self._first_size = page_size
         self._chance = chance or Random()
         self._known: dict[str, T] = {}
-        self._listed: set[str] | None = None
+        self._listed_keys: set[str] | None = None
         """Keys seen in a list that is compared with the known objects, or ``None`` in the first list."""
         self._continue = ""
         self._version = ""
-        self._rest = b""
+        self._partial_line = b""
 
     @property
     def known(self) -> Mapping[str, T]:
@@ -124,7 +124,7 @@ class ListWatch(Generic[T]):
     def next_request(self) -> NextRequest:
         """Return the next request: the next page, or a watch from the current version."""
         if self._version:
-            self._rest = b""
+            self._partial_line = b""
             query = {
                 "watch": "true",
                 "allowWatchBookmarks": "true",
@@ -158,17 +158,17 @@ class ListWatch(Generic[T]):
         meta, objects, malformed = self._decoding.page(body)
         if not meta.continue_ and not meta.resource_version:
             raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
-        if self._listed is not None:
+        if self._listed_keys is not None:
             # The last valid version of an object is better than none.
-            self._listed.update(malformed)
-            self._listed.update([obj.key for obj in objects])
+            self._listed_keys.update(malformed)
+            self._listed_keys.update([obj.key for obj in objects])
         changes: list[Change[T]] = []
         for obj in objects:
             changes += self._differences(obj)
         self._continue = meta.continue_
         if not meta.continue_:
             changes += self._missing()
-            self._listed = set()
+            self._listed_keys = set()
             self._version = meta.resource_version
             self.is_synced = True
         return changes
@@ -176,9 +176,9 @@ class ListWatch(Generic[T]):
     def chunk(self, data: bytes) -> list[Change[T]]:
         """Process a piece of a watch and return the completed changes. :class:`Gone` requires a new list."""
         # A chunk may end inside a line. The next chunk completes the line.
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE:
-            self._rest = b""
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        if len(self._partial_line) > MAX_LINE:
+            self._partial_line = b""
             raise ServerError(f"a line of the watch is longer than {MAX_LINE >> 20} MiB")
         changes: list[Change[T]] = []
         for line in lines:
@@ -214,7 +214,7 @@ class ListWatch(Generic[T]):
         return (Change(before, obj),)
 
     def _missing(self) -> Iterator[Change[T]]:
-        listed_keys = self._listed
+        listed_keys = self._listed_keys
         for key in [] if listed_keys is None else [key for key in self._known if key not in listed_keys]:
             yield Change(self._known.pop(key), None, is_final=False)
 
@@ -227,13 +227,13 @@ class ListWatch(Generic[T]):
         # A server that does not understand the version or the page rejects the request with 400.
         if isinstance(error, Gone) or error.status == BAD_REQUEST or is_withdrawn:
             self._version = self._continue = ""
-            self._listed = set()
+            self._listed_keys = set()
 
     def forget(self, key: str) -> None:
         """Forget an object and list from the start: if the object exists, it is reported as new."""
         self._known.pop(key, None)
         self._version = self._continue = ""
-        self._listed = set()
+        self._listed_keys = set()
 
     def absent(self) -> None:
         """Record that the server does not serve the resource: no objects exist."""
@@ -342,7 +342,7 @@ class Decoding(Generic[T]):
         for item in raw.items or ():
             obj = self._object(item)
             if obj is None:
-                malformed.append(_named(item))
+                malformed.append(_read_name(item))
             else:
                 objects.append(obj)
         return raw.metadata, objects, malformed
@@ -368,7 +368,7 @@ class Decoding(Generic[T]):
         if raw.type == "ERROR":
             body = bytes(raw.object)
             raise api_error(parse_status(body).code or 500, body)
-        return raw.type, self._object(raw.object) or _named(raw.object)
+        return raw.type, self._object(raw.object) or _read_name(raw.object)
 
     def _object(self, body: msgspec.Raw) -> T | None:
         try:
@@ -380,7 +380,7 @@ class Decoding(Generic[T]):
             log.warning(
                 "malformed object skipped",
                 kind=self.kind.__name__,
-                object=_named(body),
+                object=_read_name(body),
                 reason=describe_decode_error(error),
             )
             self._on_malformed(self.kind.__name__)
@@ -388,7 +388,7 @@ class Decoding(Generic[T]):
         return obj
 
 
-def _named(body: msgspec.Raw) -> str:
+def _read_name(body: msgspec.Raw) -> str:
     try:
         meta = msgspec.json.decode(body, type=Identity).metadata
     except UNREADABLE:

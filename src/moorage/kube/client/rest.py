@@ -99,7 +99,7 @@ class ApiClient:
                 await self._renew()
             began = perf_counter()
             try:
-                answer = await self._transport.send(self._written(method, path, body, content_type), seconds)
+                answer = await self._transport.send(self._encode_request(method, path, body, content_type), seconds)
             except Unreachable as error:
                 self._on_exchange((method, 0, perf_counter() - began, len(body), 0))
                 if not (may_read_again and error.was_sent):
@@ -114,7 +114,7 @@ class ApiClient:
                 raise api_error(answer.status, answer.body, answer.retry_after, self.connection.source)
             may_log_in_again = False
 
-    def _written(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
+    def _encode_request(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
         if not body and method == "GET":
             return f"GET {path} HTTP/1.1\r\n{self._headers}".encode()
         about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}"
@@ -125,8 +125,8 @@ class ApiClient:
         """Open a watch. The block receives an iterator of chunks until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
-        async with self._transport.stream(self._written("GET", path), WATCH_SILENCE) as answer:
-            status = await answer.begun()
+        async with self._transport.stream(self._encode_request("GET", path), WATCH_SILENCE) as answer:
+            status = await answer.read_status()
             if status >= 300:
                 if status == 401:
                     self._expires_at = 0.0

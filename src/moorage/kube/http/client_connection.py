@@ -169,7 +169,7 @@ class PieceStream:
             self._problem = problem
         self.wake()
 
-    async def begun(self) -> int:
+    async def read_status(self) -> int:
         """Wait for the status."""
         while not self._parser.status:
             self._raise_if_broken()

@@ -143,7 +143,7 @@ class ResponseStream(Protocol):
         """The value of ``Retry-After``."""
         ...
 
-    async def begun(self) -> int:
+    async def read_status(self) -> int:
         """Wait for the status."""
         ...
 

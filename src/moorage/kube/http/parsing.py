@@ -62,7 +62,7 @@ class RequestParser:
         self._service = service
         self._transport = transport
         self._budget = budget or ReceiveBudget()
-        self._held = 0
+        self._held_bytes = 0
         self._unread = b""
         self._position = 0
         self._body: bytes | bytearray = b""
@@ -92,8 +92,8 @@ class RequestParser:
                 else 0
             )
             kept_bytes = len(self._unread) + len(self._body) + head
-        self._budget.used += kept_bytes - self._held
-        self._held = kept_bytes
+        self._budget.used += kept_bytes - self._held_bytes
+        self._held_bytes = kept_bytes
 
     @property
     def has_unread(self) -> bool:
@@ -123,7 +123,7 @@ class RequestParser:
         if not self.has_unread:
             self._unread = b""
             self._position = 0
-        if self._held or self.is_partial:
+        if self._held_bytes or self.is_partial:
             self._account()
 
     def reviewed(self, refusal: Reply | None) -> None:
@@ -172,8 +172,8 @@ class RequestParser:
     def close(self) -> None:
         """Release all references."""
         self.requests.clear()
-        self._budget.used -= self._held
-        self._held = 0
+        self._budget.used -= self._held_bytes
+        self._held_bytes = 0
         del self._parser
 
     def on_message_begin(self) -> None:

@@ -163,7 +163,7 @@ class ForwardedConnection(PooledConnection):
 async def connected(proxy: SplitResult, answer: PieceStream) -> None:
     """Wait until the proxy opened the tunnel; OSError if it rejects the connection."""
     try:
-        status = await answer.begun()
+        status = await answer.read_status()
     except Unreachable as error:
         raise OSError(f"the proxy {redacted(proxy.geturl())} closed the connection: {error}") from error
     if status != 200:
@@ -246,7 +246,7 @@ class HttpPool:
         self.source = source or self.server
         self._idle: list[PooledConnection] = []
         self._dialer = Dialer(server, idle=self._idle, tls=tls, server_name=server_name, proxy=proxy)
-        self._all: set[PooledConnection] = set()
+        self._connections: set[PooledConnection] = set()
         self._outdated: set[PooledConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._refreshed = 0.0
@@ -291,13 +291,13 @@ class HttpPool:
         finally:
             # Not worth reusing: a watch ends once in minutes, possibly in the middle of a response.
             connection.close()
-            self._all.discard(connection)
+            self._connections.discard(connection)
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._all:
+        for connection in self._connections:
             connection.give_up("the client was closed")
-        self._all.clear()
+        self._connections.clear()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -314,23 +314,23 @@ class HttpPool:
             self._dialer.forget_sessions()
             reason = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else _reason(error)
             raise Unreachable(f"no connection to {self.server}: {reason}", was_sent=False) from error
-        self._all.add(connection)
+        self._connections.add(connection)
         if self._gate is not None:
             self._gate.guard(connection)
         self._sweep_later()
         return connection
 
     def _sweep_later(self) -> None:
-        if self._sweeper is None and self._all:
+        if self._sweeper is None and self._connections:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections that were idle or without a response for too long."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
-        for connection in [c for c in self._all if c.deadline <= now or not c.is_open or c.is_abandoned]:
+        for connection in [c for c in self._connections if c.deadline <= now or not c.is_open or c.is_abandoned]:
             connection.give_up("it timed out")
-            self._all.discard(connection)
+            self._connections.discard(connection)
         if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:
             self._refreshed = now
             self._tls.refresh()
@@ -339,7 +339,7 @@ class HttpPool:
 
     def _connect_anew(self) -> None:
         """Stop reusing connections that were opened with an outdated identity or CA."""
-        self._outdated = set(self._all)
+        self._outdated = set(self._connections)
         self._drop_outdated()
 
     def _drop_outdated(self) -> None:
@@ -348,8 +348,8 @@ class HttpPool:
             return
         for connection in self._outdated.intersection(self._idle):
             connection.close()
-            self._all.discard(connection)
-        self._outdated &= self._all
+            self._connections.discard(connection)
+        self._outdated &= self._connections
 
 
 def _reason(error: OSError) -> str:

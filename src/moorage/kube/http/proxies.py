@@ -67,7 +67,7 @@ def excepts(rule: str, host: str, port: str) -> bool:
             return ip_address(host) in ip_network(rule, strict=False)
         except ValueError:
             return False
-    name, wanted_port = _split(rule.lower())
+    name, wanted_port = _split_rule(rule.lower())
     if not name or wanted_port not in ("", port):
         return False
     if name.startswith("*."):
@@ -75,7 +75,7 @@ def excepts(rule: str, host: str, port: str) -> bool:
     return host == name or host.endswith(name if name.startswith(".") else f".{name}")
 
 
-def _split(rule: str) -> tuple[str, str]:
+def _split_rule(rule: str) -> tuple[str, str]:
     if rule.startswith("["):
         name, _, port = rule[1:].partition("]")
         return name, port.removeprefix(":")

@@ -211,9 +211,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _send(self, reply: Reply, *, with_body: bool = True) -> None:
         self.transport.write(encoded(reply, keeps_alive=self._keeps_alive, with_body=with_body))
-        self._answered()
+        self._on_answer()
 
-    def _answered(self) -> None:
+    def _on_answer(self) -> None:
         self.sweeps = 0
         if not self._keeps_alive:
             self._close()
@@ -243,7 +243,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._transport.write(b"0\r\n\r\n")
-        self._answered()
+        self._on_answer()
         if self._parser is not None and (self._parser.requests or self._parser.has_unread):
             asyncio.get_running_loop().call_soon(self._serve_on)
 
@@ -402,7 +402,7 @@ class HttpServer:
         ``tls`` is called for every connection, so that certificates can be replaced.
         """
         loop = asyncio.get_running_loop()
-        sockets = await _bound(host, port, reuse_address is not False, bool(reuse_port))
+        sockets = await _open_sockets(host, port, reuse_address is not False, bool(reuse_port))
         for listening in sockets:
             self._listening.append(listening)
             listening.listen(BACKLOG)
@@ -506,7 +506,7 @@ class HttpServer:
             connection.abort()
 
 
-async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:
+async def _open_sockets(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:
     """Return a socket for each address of a host, or of this machine; OSError if one is unavailable."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -73,13 +73,13 @@ class ClientTls:
         verifies: bool = True,
     ) -> None:
         """Trust one authority, or those of the machine; InputError if anything cannot be used."""
-        self._where = location
+        self._location = location
         self._pems = (authority, certificate, key)
         self._verifies = verifies
-        self._shown: tuple[bytes, bytes] | None = None
+        self._loaded_pair: tuple[bytes, bytes] | None = None
         self._listeners: list[Callable[[], None]] = []
         self._read = tuple(map(self._content, self._pems))
-        self._context = self._built()
+        self._context = self._build_context()
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -99,24 +99,24 @@ class ClientTls:
             self._read = tuple(map(self._content, self._pems))
             if self._read == before:
                 return
-            self._context = self._built()
+            self._context = self._build_context()
         except InputError as error:
             self._read = before
             log.warning("cannot use the rotated certificates yet", error=str(error))
             return
-        log.info("certificates rotated; reconnecting", source=self._where)
+        log.info("certificates rotated; reconnecting", source=self._location)
         self._notify()
 
     def show(self, certificate: str, key: str) -> None:
         """Use this client certificate from now on. Raise InputError if it is invalid."""
         pair = certificate.encode(), key.encode()
-        if pair == self._shown:
+        if pair == self._loaded_pair:
             return
-        before, self._shown = self._shown, pair
+        before, self._loaded_pair = self._loaded_pair, pair
         try:
-            self._context = self._built()
+            self._context = self._build_context()
         except InputError:
-            self._shown = before
+            self._loaded_pair = before
             raise
         self._notify()
 
@@ -127,22 +127,22 @@ class ClientTls:
     def _content(self, pem: Pem | None) -> bytes | None:
         if not isinstance(pem, Path):
             return pem
-        content = read_file(pem, where=self._where)
+        content = read_file(pem, where=self._location)
         if not content.strip():
-            raise InputError(self._where, f"{pem} is empty", hint="it must have a certificate or a key in PEM")
+            raise InputError(self._location, f"{pem} is empty", hint="it must have a certificate or a key in PEM")
         return content
 
-    def _built(self) -> ssl.SSLContext:
+    def _build_context(self) -> ssl.SSLContext:
         authority, certificate, key = self._read
         try:
             text = None if authority is None else authority.decode()
             context = client_context(text) if self._verifies else trusting_context()
         except (OSError, ValueError) as error:
-            raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
-        if self._shown is not None:
-            certificate, key = self._shown
+            raise InputError(self._location, f"the certificate authority cannot be used: {error}") from error
+        if self._loaded_pair is not None:
+            certificate, key = self._loaded_pair
         if certificate is not None and key is not None:
-            load_certificate(self._where, context, certificate, key)
+            load_certificate(self._location, context, certificate, key)
         return context
 
 

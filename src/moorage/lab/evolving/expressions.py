@@ -64,7 +64,7 @@ def generate_expression(random: Random, depth: int = 3) -> Expression:
 def mutate(random: Random, expression: Expression) -> Expression:
     """Return the expression with one changed part: a constant is moved, or a part is replaced by a random one."""
     path = random.choice(list(_paths(expression)))
-    part = _part(expression, path)
+    part = _get_subtree(expression, path)
     if isinstance(part, float) and random.random() < 0.7:
         return _limited(_replace(expression, path, round(part + random.gauss(0, 0.5), 2)), expression)
     return _limited(_replace(expression, path, generate_expression(random, 2)), expression)
@@ -73,7 +73,7 @@ def mutate(random: Random, expression: Expression) -> Expression:
 def cross(random: Random, first: Expression, second: Expression) -> Expression:
     """Return the first expression with one part replaced by a part of the second."""
     path = random.choice(list(_paths(first)))
-    part = _part(second, random.choice(list(_paths(second))))
+    part = _get_subtree(second, random.choice(list(_paths(second))))
     return _limited(_replace(first, path, part), first)
 
 
@@ -96,7 +96,7 @@ def format_expression(expression: Expression) -> str:
 
 def write_code(expression: Expression) -> str:
     """Return a module that defines ``score(pod, node)``: a smooth function of the expression, from 0 to 100."""
-    parts = {_part(expression, path) for path in _paths(expression)}
+    parts = {_get_subtree(expression, path) for path in _paths(expression)}
     assignments = "".join(f"    {name} = {code}\n" for name, (_, code) in FEATURES.items() if name in parts)
     return f"{_HELPERS}{assignments}    return 50 + 50 * math.tanh({format_expression(expression)})\n"
 
@@ -114,7 +114,7 @@ def _paths(expression: Expression, path: tuple[int, ...] = ()) -> Iterator[tuple
             yield from _paths(argument, (*path, number))
 
 
-def _part(expression: Expression, path: tuple[int, ...]) -> Expression:
+def _get_subtree(expression: Expression, path: tuple[int, ...]) -> Expression:
     for step in path:
         assert isinstance(expression, tuple)
         expression = expression[step]

@@ -110,7 +110,7 @@ class Episode:
         self._runner.run(self._begin(trial, policy))
 
     async def _begin(self, trial: Trial, policy: Policy) -> None:
-        self._asked = asyncio.Event()
+        self._is_requested = asyncio.Event()
         self._play = Play(trial, policy, self._clock, EpisodeMeasures, self._choose)
         self._watch = self._play.watch
         self._playing = asyncio.create_task(self._play.run())
@@ -118,7 +118,7 @@ class Episode:
     async def _choose(self, result: SeveralNodes) -> Choice | Failed:
         self.question = ChoiceQuestion(result.pod, result.feasible)
         self._answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._asked.set()
+        self._is_requested.set()
         row = await self._answer
         if row is not None:
             return Choice(self.nodes[row])
@@ -142,7 +142,7 @@ class Episode:
         feasible, self.question = self.question.feasible, None
         is_feasible = 0 <= row < len(feasible) and bool(feasible[row])
         self._watch.placed_pods.clear()
-        self._asked.clear()
+        self._is_requested.clear()
         self._answer.set_result(row if is_feasible else None)
         return is_feasible
 
@@ -151,7 +151,7 @@ class Episode:
         self._runner.run(self._advance())
 
     async def _advance(self) -> None:
-        request = asyncio.create_task(self._asked.wait())
+        request = asyncio.create_task(self._is_requested.wait())
         await asyncio.wait({self._playing, request}, return_when=asyncio.FIRST_COMPLETED)
         request.cancel()
         if self._playing.done():

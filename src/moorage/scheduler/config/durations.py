@@ -21,7 +21,7 @@ _WHOLE: Final = re.compile(rf"[+-]?(?:{_TERM.pattern})+", re.ASCII)
 _LIMIT: Final = 2**63
 
 
-def _whole(number: str, unit: int) -> int:
+def _parse_whole(number: str, unit: int) -> int:
     if number.isdecimal():
         return int(number) * unit
     from fractions import Fraction
@@ -51,7 +51,7 @@ class Duration(Struct, frozen=True, order=True):
         if not _WHOLE.fullmatch(text):
             raise ValueError(_complaint(text))
         # Go truncates to nanoseconds, term by term.
-        total = sum(_whole(number, _UNITS[unit]) for number, unit in _TERM.findall(text))
+        total = sum(_parse_whole(number, _UNITS[unit]) for number, unit in _TERM.findall(text))
         if total >= _LIMIT:
             raise ValueError(f'time: invalid duration "{text}"')
         return cls(-total if text.startswith("-") else total)

@@ -131,7 +131,7 @@ class FilesFollowed:
 
     def __init__(self, files: Callable[[], Iterable[Path]]) -> None:
         self._files = files
-        self._seen: dict[Path, tuple[object, str]] = {}
+        self._last_contents: dict[Path, tuple[object, str]] = {}
         self._missing: set[Path] = set()
         self.look()
 
@@ -141,13 +141,13 @@ class FilesFollowed:
 
         changed_files = []
         for file in self._files():
-            previous = self._seen.get(file)
+            previous = self._last_contents.get(file)
             try:
                 stat = os.stat(file)
             except OSError:
                 # Many editors remove or move a file before they rewrite it.
                 if previous is not None and previous[1] and file in self._missing:
-                    self._seen[file] = None, ""
+                    self._last_contents[file] = None, ""
                     changed_files.append(file)
                 self._missing.add(file)
                 continue
@@ -159,7 +159,7 @@ class FilesFollowed:
                 digest = hashlib.sha256(read_file(file)).hexdigest()
             except InputError:
                 digest = ""
-            self._seen[file] = stamp, digest
+            self._last_contents[file] = stamp, digest
             if previous is not None and previous[1] != digest:
                 changed_files.append(file)
         return changed_files

@@ -78,7 +78,7 @@ def _text_line(method: str, event: EventDict, now: float) -> str:
     event.pop("level", None)
     moment = time.strftime("%m%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1_000_000):06d}"
     head = f"{_LETTERS[method]}{moment} {os.getpid():7d} {module.rpartition('.')[2]}] {_quoted(message)}"
-    pairs = "".join(f" {key}={_shown(value)}" for key, value in event.items())
+    pairs = "".join(f" {key}={_format_value(value)}" for key, value in event.items())
     return f"{head}{pairs}" + (f"\n{trace}" if trace else "")
 
 
@@ -96,7 +96,7 @@ def _json_line(method: str, event: EventDict, now: float) -> str:
     return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Quote a value. One of several lines is indented under its key, as klog does."""
     if isinstance(value, str) and "\n" in value:
         return "<\n" + "".join(f"\t{line}\n" for line in value.strip("\n").splitlines()) + " >"

@@ -170,7 +170,7 @@ def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogu
         config = load_config_file(flags["config"], gates=features, catalogue=catalogue)
     else:
         config = _with_deprecated(flags, default_config(gates=features, catalogue=catalogue))
-    flag_values = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.given(name)}
+    flag_values = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.is_given(name)}
     config = replace(config, leader_election=replace(config.leader_election, **flag_values))
     if problems := [*validate(config, features)]:
         raise ConfigErrors(problems)
@@ -186,7 +186,7 @@ def _with_deprecated(flags: FlagValues, config: SchedulerConfiguration) -> Sched
             ("kube-api-burst", "burst"),
             ("kube-api-content-type", "content_type"),
         )
-        if flags.given(name)
+        if flags.is_given(name)
     }
     profiling = flags["profiling"]
     return replace(

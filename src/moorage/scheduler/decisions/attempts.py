@@ -180,9 +180,9 @@ class AttemptLog(AttemptObserver):
             case Placed(node_name, tied):
                 fields: dict[str, Any] = {"result": Result.SCHEDULED, "node": node_name, "tied": tied, "nodes": entries}
             case Unschedulable():
-                fields = {**refused(outcome), "nodes": entries, "post_filter": nomination}
+                fields = {**encode_refusal(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
-                fields = refused(outcome)
+                fields = encode_refusal(outcome)
                 self.on_failure()
             case Dropped():
                 return
@@ -199,7 +199,7 @@ class AttemptLog(AttemptObserver):
         """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""
         decision = self.decisions.get(queued.uid)
         if decision is not None:
-            failed_decision = replace(decision, node="", tied=(), **refused(outcome))
+            failed_decision = replace(decision, node="", tied=(), **encode_refusal(outcome))
             self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed_decision
         self.on_failure()
 
@@ -214,7 +214,7 @@ def not_tried(queue: SchedulingQueue, pod: Pod) -> list[Decision]:
     return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]
 
 
-def refused(outcome: Unschedulable | Failed) -> dict[str, Any]:
+def encode_refusal(outcome: Unschedulable | Failed) -> dict[str, Any]:
     """Return the fields of a decision that explain a failed attempt."""
     if isinstance(outcome, Failed):
         result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR

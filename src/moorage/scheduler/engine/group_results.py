@@ -94,11 +94,11 @@ class GroupTrial(Struct):
             yield from child.leaves
 
     @property
-    def everything(self) -> "Iterator[GroupTrial]":
+    def subtree(self) -> "Iterator[GroupTrial]":
         """This group and all below it."""
         yield self
         for child in self.children:
-            yield from child.everything
+            yield from child.subtree
 
     @property
     def placed(self) -> Iterator[PodTrial]:

@@ -204,7 +204,7 @@ class PluginLifecycle:
             if name in handles.made
         ]
         self._started: list[Plugin] = []
-        self._former: list[PluginLifecycle] = []
+        self._previous: list[PluginLifecycle] = []
         self.has_begun = False
         """Whether ``start`` was called."""
         self.is_closed = False
@@ -232,14 +232,14 @@ class PluginLifecycle:
 
     def follow(self, previous: "PluginLifecycle") -> None:
         """Replace other plugins, which still bind pods. Close them with these plugins at the latest."""
-        self._former = [previous, *(lifecycle for lifecycle in previous._former if not lifecycle.is_closed)]
-        previous._former = []
+        self._previous = [previous, *(lifecycle for lifecycle in previous._previous if not lifecycle.is_closed)]
+        previous._previous = []
 
     async def close(self) -> None:
         """Close all started plugins and cancel their background work. Never raises, may take seconds."""
-        for lifecycle in self._former:
+        for lifecycle in self._previous:
             await lifecycle.close()
-        self._former = []
+        self._previous = []
         while self._started:
             plugin = self._started.pop()
             if type(plugin).close is Plugin.close:

@@ -81,7 +81,7 @@ class TaskBackground:
             except Exception:
                 log.exception("background work failed", work=work.name)
             finally:
-                self._ended()
+                self._on_end()
             slot: asyncio.Future[Work] = loop.create_future()
             self._idle.append(slot)
             try:
@@ -99,9 +99,9 @@ class TaskBackground:
 
     def _drop(self, work: Work) -> None:
         work.steps.close()
-        self._ended()
+        self._on_end()
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         self._under_way -= 1
         if not self._under_way and self._drained is not None:
             self._drained.set_result(None)

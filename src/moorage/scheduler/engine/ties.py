@@ -34,7 +34,7 @@ class TiesInOrder:
     def __init__(self, key: Callable[[str], str | float] = str) -> None:
         self._key = key
         self._version: tuple[int, int] | None = None
-        self._places: RowArray = np.zeros(0, dtype=np.int64)
+        self._positions: RowArray = np.zeros(0, dtype=np.int64)
 
     def choose(self, nodes: NodeTable, rows: RowArray) -> int:
         """Return the first of the rows. Nodes are re-sorted only after some were added or removed."""
@@ -42,7 +42,7 @@ class TiesInOrder:
             return int(rows[0])
         if self._version != (nodes.nodes_version, len(nodes)):
             order = np.argsort(np.array([self._key(name) for name in nodes.names], dtype=object), kind="stable")
-            self._places = np.empty(len(order), dtype=np.int64)
-            self._places[order] = np.arange(len(order))
+            self._positions = np.empty(len(order), dtype=np.int64)
+            self._positions[order] = np.arange(len(order))
             self._version = nodes.nodes_version, len(nodes)
-        return int(rows[self._places[rows].argmin()])
+        return int(rows[self._positions[rows].argmin()])

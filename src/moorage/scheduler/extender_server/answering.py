@@ -66,7 +66,7 @@ class BindRequest(Struct, frozen=True):
 def node_question(body: bytes) -> NodeQuestion:
     """Read a request of filter or prioritize. Raise InputError if it is invalid."""
     fields = _fields(body)
-    names = _part(fields, "nodenames", list[str] | None)
+    names = _decode_part(fields, "nodenames", list[str] | None)
     if names is None:
         raise InputError("NodeNames", "missing", hint=NOT_CAPABLE)
     return NodeQuestion(_pod(fields), tuple(dict.fromkeys(names)))
@@ -75,7 +75,7 @@ def node_question(body: bytes) -> NodeQuestion:
 def victim_question(body: bytes) -> VictimQuestion:
     """Read a request of preempt. Raise InputError if it is invalid."""
     fields = _fields(body)
-    victims_by_node = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
+    victims_by_node = _decode_part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
     if victims_by_node is None:
         raise InputError("NodeNameToMetaVictims", "missing", hint=NOT_CAPABLE)
     return VictimQuestion(_pod(fields), {name: _proposed(name, content) for name, content in victims_by_node.items()})
@@ -84,7 +84,7 @@ def victim_question(body: bytes) -> VictimQuestion:
 def bind_request(body: bytes) -> BindRequest:
     """Read a request of bind. Raise InputError if it is invalid."""
     fields = _fields(body)
-    texts = [_part(fields, name, str | None) or "" for name in ("podname", "podnamespace", "poduid", "node")]
+    texts = [_decode_part(fields, name, str | None) or "" for name in ("podname", "podnamespace", "poduid", "node")]
     for name, text in zip(("PodName", "PodNamespace", "PodUID", "Node"), texts, strict=True):
         if not text:
             raise InputError(name, "it is missing")
@@ -111,7 +111,7 @@ def _fields(body: bytes) -> dict[str, Raw]:
     return {key.lower(): item for key, item in fields.items()}
 
 
-def _part(fields: Mapping[str, Raw], name: str, kind: Any) -> Any:
+def _decode_part(fields: Mapping[str, Raw], name: str, kind: Any) -> Any:
     if name not in fields:
         return None
     try:

@@ -139,7 +139,7 @@ class ExtenderServer:
         }
         self._authority = self._read_authority()
         # A client certificate keeps web pages away. Without it, all clients on this machine are accepted.
-        self._guard = RequestGuard(_refused, is_local=is_loopback(options.address) and not self._authority)
+        self._guard = RequestGuard(_make_refusal, is_local=is_loopback(options.address) and not self._authority)
 
     async def run(self) -> None:
         """Serve until a signal arrives, then shut down in order."""
@@ -167,7 +167,7 @@ class ExtenderServer:
             ending.callback(parts.close)
             ending.push_async_callback(parts.scheduler.lifecycle.close)
             self._add_pages(parts)
-            server = HttpServer(HttpService(self.answer, _refused, self._check_head), MAX_CONNECTIONS)
+            server = HttpServer(HttpService(self.answer, _make_refusal, self._check_head), MAX_CONNECTIONS)
             port = await self._listen(server, ending)
             ending.push_async_callback(server.stop, STOP_SECONDS)
             options = self._options
@@ -248,7 +248,7 @@ class ExtenderServer:
 
     def _refuse(self, request: HttpRequest) -> Reply | None:
         if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
-            return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
+            return _make_refusal(401, "a client certificate of the authority in --client-ca-file is needed")
         return self._guard.check(request)
 
     def answer(self, request: HttpRequest) -> AnyReply:
@@ -259,14 +259,16 @@ class ExtenderServer:
         if question is None:
             return self._router.answer(request)
         if request.method != "POST":
-            return _refused(405, f"{request.path} must be called with POST")._replace(headers=(("Allow", "POST"),))
+            return _make_refusal(405, f"{request.path} must be called with POST")._replace(headers=(("Allow", "POST"),))
         if self._answering is None:
-            return self._counted(request.path, 0.0, _refused(503, "the cache is not synced yet: retry in a moment"))
+            return self._counted(
+                request.path, 0.0, _make_refusal(503, "the cache is not synced yet: retry in a moment")
+            )
         began = perf_counter()
         try:
             reply = question(self._answering, request.body)
         except InputError as error:
-            reply = _refused(400, str(error))
+            reply = _make_refusal(400, str(error))
         if isinstance(reply, Reply):
             return self._counted(request.path, perf_counter() - began, reply)
         return self._awaited(request.path, reply, began)
@@ -303,7 +305,7 @@ class ExtenderServer:
         except PluginError as error:
             # The response has no field for an error: kube-scheduler leaves the extender out and logs the code.
             self._failed("prioritize", question.pod.key, error)
-            return _refused(500, str(error))
+            return _make_refusal(500, str(error))
 
     def _preempt(self, answering: Answering, body: bytes) -> Reply:
         question = victim_question(body)
@@ -311,15 +313,15 @@ class ExtenderServer:
             return Reply(200, preemption_result(answering.preempt(question)))
         except PluginError as error:
             self._failed("preempt", question.pod.key, error)
-            return _refused(500, str(error))
+            return _make_refusal(500, str(error))
 
     async def _bind(self, answering: Answering, body: bytes) -> Reply:
         if not self._served.verbs.binds:
-            return _refused(404, "no plugin binds pods: omit bindVerb")
+            return _make_refusal(404, "no plugin binds pods: omit bindVerb")
         try:
             return Reply(200, bind_result(await answering.bind(bind_request(body))))
         except InputError as error:
-            return _refused(400, str(error))
+            return _make_refusal(400, str(error))
 
     def _failed(self, verb: str, pod: str, error: PluginError) -> None:
         self._registry.count(FAILURES.name, verb)
@@ -332,5 +334,5 @@ def _shows_certificate(request: HttpRequest) -> bool:
     return connection is not None and connection.getpeercert(binary_form=True) is not None
 
 
-def _refused(status: int, text: str) -> Reply:
+def _make_refusal(status: int, text: str) -> Reply:
     return Reply(status, bind_result(text))

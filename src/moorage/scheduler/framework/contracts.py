@@ -203,16 +203,17 @@ def _compare(plugin: type[points.Plugin], name: str, contract: Any) -> tuple[str
         if problem := _mismatch(parameter.name, hints.get(parameter.name), argument, expected.get(argument)):
             return f"{location} {problem}", _instead(name, method)
     if "return" in hints and is_plain | waits and _conflicts(hints["return"], expected["return"]):
-        problem = f"{location} returns {_shown(hints['return'])}, but must return {_shown(expected['return'])}"
-        return problem, f"write `{heading(_OWNERS[name], name)} -> {_shown(expected['return'])}`"
+        legal = _format_hint(expected["return"])
+        problem = f"{location} returns {_format_hint(hints['return'])}, but must return {legal}"
+        return problem, f"write `{heading(_OWNERS[name], name)} -> {legal}`"
     return None
 
 
 def _mismatch(name: str, hint: Any, argument: str, expected: Any) -> str:
     """Describe a parameter with a wrong annotation or name. Return an empty string if there is none."""
-    gets = f"is called with {'' if expected is None else f'a {_shown(expected)} as '}{argument!r}"
+    gets = f"is called with {'' if expected is None else f'a {_format_hint(expected)} as '}{argument!r}"
     if hint is not None and expected is not None and _is_concrete(hint):
-        return f"declares `{name}: {_shown(hint)}`, but {gets}" if _conflicts(hint, expected) else ""
+        return f"declares `{name}: {_format_hint(hint)}`, but {gets}" if _conflicts(hint, expected) else ""
     fits = None if name.startswith("_") else _FITS.get(plain(name))  # an underscore marks unused parameters
     return f"has the parameter {name!r}, but {gets}" if fits is not None and argument not in fits else ""
 
@@ -275,7 +276,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _shown(hint: Any) -> str:
+def _format_hint(hint: Any) -> str:
     return " | ".join("None" if kind is type(None) else getattr(kind, "__name__", str(kind)) for kind in _members(hint))
 
 

@@ -25,7 +25,7 @@ MAX_PLACES: Final = 100
 log = structlog.get_logger(__name__)
 
 
-def written(text: str) -> str:
+def format_text(text: str) -> str:
     """Return a text as it can be sent: not too long, and without lone surrogates, which UTF-8 cannot encode."""
     truncated = shortened(text, MAX_SHOWN)
     return truncated if truncated.isascii() else truncated.encode("utf-8", "replace").decode()
@@ -35,9 +35,9 @@ def shown(answer: object) -> str:
     """Return the repr of a plugin's result, even if ``repr`` raises. Close it if it is a coroutine."""
     if inspect.iscoroutine(answer):
         answer.close()
-        return f"a coroutine of {written(answer.__qualname__)} that it does not await"
+        return f"a coroutine of {format_text(answer.__qualname__)} that it does not await"
     try:
-        return written(_ADDRESS.sub("", repr(answer)))
+        return format_text(_ADDRESS.sub("", repr(answer)))
     except BaseException as error:
         pass_on_interrupt(error)
         return f"a {type(answer).__name__} that cannot be shown"
@@ -64,7 +64,7 @@ def described(error: BaseException, method: str = "") -> str:
     """
     name = type(error).__name__
     try:
-        message = written(str(error))
+        message = format_text(str(error))
     except BaseException as another:
         pass_on_interrupt(another)
         message = ""

@@ -238,20 +238,20 @@ class LateWindow(NodeTable):
     Most plugins that get the feasible nodes before scoring do not read them.
     """
 
-    __slots__ = ("_find", "_found", "_size")
+    __slots__ = ("_cached_rows", "_find", "_size")
 
     def __init__(self, columns: NodeStorage, size: int, find: Callable[[], RowArray]) -> None:
         self._columns = columns
         self._candidates = None
         self._size = size
         self._find = find
-        self._found: RowArray | None = None
+        self._cached_rows: RowArray | None = None
 
     @property
     def _rows(self) -> RowArray:  # type: ignore[override]
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+        if self._cached_rows is None:
+            self._cached_rows = self._find()
+        return self._cached_rows
 
     def __len__(self) -> int:
         return self._size

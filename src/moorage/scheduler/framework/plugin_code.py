@@ -26,7 +26,7 @@ class PluginCode:
         self._packages = {path.partition(":")[0].partition(".")[0] for path in paths} - {OWN_PACKAGE}
         installed = sysconfig.get_paths()
         self._installed = {Path(installed[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-        self._found: tuple[int, list[Path]] = (0, [])
+        self._cached_files: tuple[int, list[Path]] = (0, [])
         self._installed.add(Path(__file__).absolute().parents[2])
 
     def modules(self) -> dict[str, ModuleType]:
@@ -39,13 +39,13 @@ class PluginCode:
 
     def files(self) -> list[Path]:
         """Return the files of the modules. Called every second, so the list is cached until more modules are loaded."""
-        if self._found[0] != len(sys.modules):
+        if self._cached_files[0] != len(sys.modules):
             files = {file for module in self.modules().values() if (file := _file(module)) is not None}
             if not self._packages <= sys.modules.keys():
                 # An import that failed after its timeout removes the module: its files are still followed.
-                files.update(self._found[1])
-            self._found = len(sys.modules), sorted(files)
-        return self._found[1]
+                files.update(self._cached_files[1])
+            self._cached_files = len(sys.modules), sorted(files)
+        return self._cached_files[1]
 
     @contextmanager
     def imported_again(self) -> Iterator[None]:
@@ -73,7 +73,7 @@ class PluginCode:
             sys.modules.update(previous)
             raise
         finally:
-            self._found = (0, self._found[1])
+            self._cached_files = (0, self._cached_files[1])
 
     def _is_ours(self, name: str, module: ModuleType, own_prefixes: tuple[str, ...]) -> bool:
         if name.partition(".")[0] in self._packages:

@@ -50,7 +50,7 @@ class Polled(Generic[T]):
         self.name = name
         self._handle = handle
         self._fetch = fetch
-        self._every, self._stale_after, self._timeout = every, stale_after, timeout
+        self._interval, self._stale_after, self._timeout = every, stale_after, timeout
         self._latest: T | None = None
         self._fetched_at: float | None = None
         self._changes = 0
@@ -115,5 +115,5 @@ class Polled(Generic[T]):
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval)
             await self.refresh()

@@ -31,7 +31,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     def __init__(self, *, handle: ClusterHandle) -> None:
         self._handle = handle
         self._is_since_1_38 = handle.features.since(1, 38)
-        self._whose = "pod's" if self._is_since_1_38 else "pods's"
+        self._owner = "pod's" if self._is_since_1_38 else "pods's"
 
     @property
     def _groups(self) -> PodGroups:
@@ -55,7 +55,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
                 problem = f"pod group object not found in state for podgroup/{key}"
                 return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
             name = key.removeprefix(f"{pod.namespace}/")
-            return Status.unresolvable(f'waiting for {self._whose} pod group "{name}" to appear in scheduling queue')
+            return Status.unresolvable(f'waiting for {self._owner} pod group "{name}" to appear in scheduling queue')
         if not self._judges(group):
             return None
         if self._groups.find_parent(group) is None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from moorage.kube.api.arithmetic import truncated_div, truncated_div_nodes, wrapped
+from moorage.kube.api.arithmetic import truncated_div, truncated_div_nodes, wrap_int64
 from moorage.kube.api.quantity import MAX_INT64
 from moorage.kube.api.requests import CPU, MEMORY, PODS
 from moorage.scheduler.framework.cycle import StateKey
@@ -59,7 +59,9 @@ def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:
 def percentage(part: int, capacity: int) -> int:
     """Return the percentage for one node. A hundred times an amount may overflow upstream's integers."""
     hundredfold = part * MAX_NODE_SCORE
-    return hundredfold // capacity if 0 <= hundredfold <= MAX_INT64 else truncated_div(wrapped(hundredfold), capacity)
+    return (
+        hundredfold // capacity if 0 <= hundredfold <= MAX_INT64 else truncated_div(wrap_int64(hundredfold), capacity)
+    )
 
 
 MANY_ROWS: Final = 64
@@ -74,7 +76,16 @@ class ResourceAmounts:
     Floats are exact below ``EXACT_FLOATS``. The integer bounds decide whether the floats may be used.
     """
 
-    __slots__ = ("_is_lowest", "_left", "_lowest_free", "_lowest_left", "capacity", "most_used", "resource", "used")
+    __slots__ = (
+        "_free_share",
+        "_is_lowest",
+        "_lowest_free",
+        "_lowest_left",
+        "capacity",
+        "most_used",
+        "resource",
+        "used",
+    )
 
     def __init__(self, nodes: NodeTable, resource: str) -> None:
         self.resource = resource
@@ -85,7 +96,7 @@ class ResourceAmounts:
         """An upper bound on the usage; not lowered when pods are removed."""
         self._lowest_free = int((nodes.allocatable[resource] - usage).min(initial=EXACT_FLOATS))
         self._is_lowest = True
-        self._left: FloatArray | None = None
+        self._free_share: FloatArray | None = None
         self._lowest_left = 0.0
 
     def write(self, node: NodeInfo) -> None:
@@ -99,8 +110,8 @@ class ResourceAmounts:
             self._lowest_free = free
         elif usage < before and capacity - before <= self._lowest_free:
             self._is_lowest = False
-        if self._left is not None:
-            self._left[row] = free_hundredfold = (capacity - scored_usage(node, resource)) * MAX_NODE_SCORE
+        if self._free_share is not None:
+            self._free_share[row] = free_hundredfold = (capacity - scored_usage(node, resource)) * MAX_NODE_SCORE
             self._lowest_left = min(self._lowest_left, free_hundredfold)
 
     def is_free_everywhere(self, nodes: NodeTable, amount: int) -> bool:
@@ -113,18 +124,18 @@ class ResourceAmounts:
 
     def left(self, nodes: NodeTable) -> FloatArray:
         """Return a hundred times the free amount for scoring on each node; exact below 2**46."""
-        if self._left is None:
+        if self._free_share is None:
             is_scored = self.resource in (CPU, MEMORY)
             usage = (nodes.nonzero_requested if is_scored else nodes.requested)[self.resource]
-            self._left = (nodes.allocatable[self.resource] - usage).astype(np.float64)
-            self._left *= MAX_NODE_SCORE
-            self._lowest_left = float(self._left.min(initial=np.inf))
-        return self._left
+            self._free_share = (nodes.allocatable[self.resource] - usage).astype(np.float64)
+            self._free_share *= MAX_NODE_SCORE
+            self._lowest_left = float(self._free_share.min(initial=np.inf))
+        return self._free_share
 
     def is_left_everywhere(self, hundredfold: int) -> bool:
         """Return whether every node has this much left for scoring. Call :meth:`left` first."""
-        if self._lowest_left < hundredfold and self._left is not None:
-            self._lowest_left = float(self._left.min(initial=np.inf))
+        if self._lowest_left < hundredfold and self._free_share is not None:
+            self._lowest_left = float(self._free_share.min(initial=np.inf))
         return self._lowest_left >= hundredfold
 
 

@@ -54,7 +54,7 @@ class Cache:
         self._pods: dict[str, Pod] = {}
         self._assumed: set[str] = set()
         self._order: RowArray | None = None
-        self._places: RowArray | None = None
+        self._positions: RowArray | None = None
         self.structure = 0
         """Incremented when nodes are added or removed, because rows may then represent different nodes."""
         self.nodes = NodeTable(self.columns)
@@ -77,10 +77,10 @@ class Cache:
     @property
     def places(self) -> RowArray:
         """The place of each row in the visiting order."""
-        if self._places is None or len(self._places) != len(self.order):
-            self._places = np.empty_like(self.order)
-            self._places[self.order] = np.arange(len(self.order))
-        return self._places
+        if self._positions is None or len(self._positions) != len(self.order):
+            self._positions = np.empty_like(self.order)
+            self._positions[self.order] = np.arange(len(self.order))
+        return self._positions
 
     @property
     def pod_count(self) -> int:
@@ -211,7 +211,7 @@ class Cache:
             self.pods.add(pod, row)
             self.claims.add(pod)
         self._tree.add(node)
-        self._order = self._places = None
+        self._order = self._positions = None
         self.structure += 1
 
     def update_node(self, node: Node) -> None:
@@ -238,7 +238,7 @@ class Cache:
             self.pods.move(self.columns.infos[row].pods.values(), last, row)
         self.pods.resize(len(self.columns))
         self._tree.remove(name)
-        self._order = self._places = None
+        self._order = self._positions = None
         self.structure += 1
         if info.pods:
             NodeInfo.replace_node(info, None)

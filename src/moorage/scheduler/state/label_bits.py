@@ -27,7 +27,7 @@ class LabelBits:
             for key, value in labels.items():
                 values.setdefault(key, {}).setdefault(value, []).append(index)
         self._count = len(objects)
-        self._all = (1 << self._count) - 1
+        self._all_bits = (1 << self._count) - 1
         self._namespaces = {namespace: self._bits(indexes) for namespace, indexes in namespaces.items()}
         self._values = {
             key: {value: self._bits(indexes) for value, indexes in by_value.items()} for key, by_value in values.items()
@@ -38,7 +38,7 @@ class LabelBits:
         """Return the objects in these namespaces (``None``: all) that a selector selects."""
         if matcher.is_nothing:
             return 0
-        bits = self._all if namespaces is None else _union(namespaces, self._namespaces)
+        bits = self._all_bits if namespaces is None else _union(namespaces, self._namespaces)
         for requirement in matcher.requirements:
             if not bits:
                 break
@@ -69,12 +69,12 @@ class LabelBits:
             case "In":
                 return _union(requirement.values, by_value)
             case "NotIn":
-                return self._all ^ _union(requirement.values, by_value)
+                return self._all_bits ^ _union(requirement.values, by_value)
             case operator:
                 bits = self._keys.get(requirement.key)
                 if bits is None:
                     bits = self._keys[requirement.key] = _union(by_value, by_value)
-                return bits if operator == "Exists" else self._all ^ bits
+                return bits if operator == "Exists" else self._all_bits ^ bits
 
     def _bits(self, indexes: Iterable[int]) -> int:
         packed = bytearray(self._count // 8 + 1)

@@ -67,7 +67,7 @@ class ApiWriter:
         self._recorder = recorder
         self._clock = clock
         self._find_cached = find_cached
-        self._written: LRU[str, KubeObject] = LRU("written objects", MAX_WRITTEN)
+        self._written_objects: LRU[str, KubeObject] = LRU("written objects", MAX_WRITTEN)
         """Responses to recent updates: the next update may start before a watch delivers them."""
         self._locks = ObjectLocks()
         self._random = Random()
@@ -167,14 +167,14 @@ class ApiWriter:
                     raise
             else:
                 stored_object = decoded(type(obj), response)
-                self._written.put(obj.uid or obj.key, stored_object)
+                self._written_objects.put(obj.uid or obj.key, stored_object)
                 return stored_object
 
     async def _read_previous(self, obj: T) -> T:
         version = obj.metadata.resource_version
         if not version:
             raise ValueError(f"{obj.key} has no resourceVersion: read it before you update it, or patch it")
-        for cached in (self._find_cached(obj), self._written.find(obj.uid or obj.key)):
+        for cached in (self._find_cached(obj), self._written_objects.find(obj.uid or obj.key)):
             if cached is not None and cached.metadata.resource_version == version:
                 return cast("T", cached)
         current = await self.get(obj)

@@ -76,13 +76,13 @@ class HttpExtender:
         answer = await self._call(self._config.filter_verb, self._arguments(pod, nodes))
         if problem := answer.get("error"):
             raise ExtenderError(str(problem))
-        failed_nodes = self._part(dict[str, str], answer, "failednodes") or {}
-        unresolvable = self._part(dict[str, str], answer, "failedandunresolvablenodes") or {}
-        names = self._part(list[str], answer, "nodenames")
+        failed_nodes = self._decode_part(dict[str, str], answer, "failednodes") or {}
+        unresolvable = self._decode_part(dict[str, str], answer, "failedandunresolvablenodes") or {}
+        names = self._decode_part(list[str], answer, "nodenames")
         if self._config.node_cache_capable and names is not None:
             return Filtered(tuple(dict.fromkeys(names)), failed_nodes, unresolvable)
-        node_list = self._part(dict[str, Any], answer, "nodes") or {}
-        items = self._part(list[Any], _folded(node_list), "items") or ()
+        node_list = self._decode_part(dict[str, Any], answer, "nodes") or {}
+        items = self._decode_part(list[Any], _folded(node_list), "items") or ()
         stand_ins = {node.name: node for node in map(self._node, items)}
         return Filtered(tuple(stand_ins), failed_nodes, unresolvable, stand_ins)
 
@@ -111,7 +111,7 @@ class HttpExtender:
             "NodeNameToMetaVictims": victims_by_node if by_uid else None,
         }
         answer = await self._call(self._config.preempt_verb, request)
-        accepted_victims = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
+        accepted_victims = self._decode_part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
         return {name: self._agreed(name, _folded(meta), nodes) for name, meta in accepted_victims.items()}
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -161,7 +161,7 @@ class HttpExtender:
         except UNREADABLE as error:
             raise ExtenderError(f"extender {self.name} returned an invalid response: {error}") from error
 
-    def _part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
+    def _decode_part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
         if answer.get(name) is None:
             return None
         try:

@@ -10,7 +10,7 @@ from moorage.kube.api.arithmetic import (
     round_half_away_nodes,
     truncated_div,
     truncated_div_nodes,
-    wrapped,
+    wrap_int64,
 )
 
 DIVISIONS = {
@@ -32,7 +32,7 @@ def test_truncated_div(numerator: int, denominator: int, want: int) -> None:
 
 @pytest.mark.parametrize("value", [0, 2**63 - 1, 2**63, 100 << 61, 100 << 62, -(2**63), -(2**63) - 1])
 def test_int64_overflow_wraps_as_in_go(value: int) -> None:
-    assert wrapped(value) == int(np.array([value % 2**64], dtype=np.uint64).view(np.int64)[0])
+    assert wrap_int64(value) == int(np.array([value % 2**64], dtype=np.uint64).view(np.int64)[0])
 
 
 ROUNDINGS = {

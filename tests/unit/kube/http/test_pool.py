@@ -178,7 +178,7 @@ def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None
     async def use(pool: HttpPool) -> None:
         with pytest.raises(Unreachable, match="timed out"):
             async with pool.stream(REQUEST, max_silence=0.05) as stream:
-                await stream.begun()
+                await stream.read_status()
 
     with_server(say_nothing, use)
 
@@ -210,7 +210,7 @@ def test_the_response_that_counts(first: bytes, then: bytes, status: int, at_onc
 
     async def read_as_it_comes(pool: HttpPool) -> tuple[int, bytes]:
         async with pool.stream(REQUEST, 5.0) as stream:
-            return await stream.begun(), await stream.rest()
+            return await stream.read_status(), await stream.rest()
 
     assert with_server(serve, read_whole) == with_server(serve, read_as_it_comes) == (status, then[-2:])
 

@@ -56,18 +56,18 @@ def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
     of_pods = kind != "PersistentVolumeClaim"
     for name, least in (item.get("min") or {}).items():
         rule = f"minimum {name} usage per {kind} is {least}"
-        yield from _first(rule, name, {"request": requests, "limit": limits}, partial(gt, nano_value(least)))
+        yield from _find_first(rule, name, {"request": requests, "limit": limits}, partial(gt, nano_value(least)))
     for name, most in (item.get("max") or {}).items():
         rule = f"maximum {name} usage per {kind} is {most}"
         # Claims have no limits. The maximum of a container applies to its limit first.
         checked = {"limit": limits, "request": requests} if of_pods else {"request": requests}
-        yield from _first(rule, name, checked, partial(lt, nano_value(most)))
+        yield from _find_first(rule, name, checked, partial(lt, nano_value(most)))
     for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
         rule = f"{name} max limit to request ratio per {kind} is {ratio}"
         yield from _ratio(rule, requests.get(name, "0"), limits.get(name, "0"), ratio)
 
 
-def _first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callable[[int], bool]) -> Iterator[str]:
+def _find_first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callable[[int], bool]) -> Iterator[str]:
     """Yield the first violation of a rule. The first amount must be specified."""
     for number, (word, amounts) in enumerate(checked.items()):
         if name in amounts and breaks(nano_value(amounts[name])):

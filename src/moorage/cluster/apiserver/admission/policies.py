@@ -72,25 +72,25 @@ class BoundPolicies:
     def __init__(self, store: Store, kind: str) -> None:
         self._store = store
         self._policies, self._bindings = f"{kind}policies.{GROUP}", f"{kind}policybindings.{GROUP}"
-        self._bound: list[tuple[Data, Data]] | None = None
+        self._cached_pairs: list[tuple[Data, Data]] | None = None
         store.subscribe(self._changed)
 
     def _changed(self, resource: str, _change: StoredChange) -> None:
         if resource in (self._policies, self._bindings):
-            self._bound = None
+            self._cached_pairs = None
 
     @property
     def bound(self) -> list[tuple[Data, Data]]:
         """The policies, each with one of its bindings."""
-        if self._bound is None:
+        if self._cached_pairs is None:
             policies = {entry.key: entry.data for entry in self._store.list(self._policies)}
             bindings = [entry.data for entry in self._store.list(self._bindings)]
-            self._bound = [
+            self._cached_pairs = [
                 (policies[binding["spec"]["policyName"]], binding)
                 for binding in bindings
                 if binding["spec"].get("policyName") in policies
             ]
-        return self._bound
+        return self._cached_pairs
 
     def covering(self, review: Review) -> Iterator[tuple[Data, Data]]:
         """Yield the policies and bindings that cover a write; none covers the configuration of admission."""

@@ -91,7 +91,7 @@ class Lists:
         self._open[number] = OpenList(whole_list, self._clock.now())
         while len(self._open) > MAX_OPEN_LISTS:
             self._open.popitem(last=False)
-        return self._cut(target.resource, number, 0, limit)
+        return self._cut_page(target.resource, number, 0, limit)
 
     def select(self, target: Target, selected: Selection) -> ListPage:
         """Return all objects that match selectors."""
@@ -106,9 +106,9 @@ class Lists:
             self._open.pop(token.list, None)
             raise expired(EXPIRED, ContinueToken(0, 0, resource.storage, token.last).encode())
         self._open.move_to_end(token.list)
-        return self._cut(resource, token.list, token.start, limit or 1_000_000)
+        return self._cut_page(resource, token.list, token.start, limit or 1_000_000)
 
-    def _cut(self, resource: ServedResource, number: int, start: int, limit: int) -> ListPage:
+    def _cut_page(self, resource: ServedResource, number: int, start: int, limit: int) -> ListPage:
         snapshot = self._open[number].page
         entries = snapshot.entries[start : start + limit]
         remaining_count = len(snapshot.entries) - start - len(entries)

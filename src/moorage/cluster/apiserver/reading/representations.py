@@ -26,7 +26,7 @@ class Representation:
     def __init__(self, resource: ServedResource) -> None:
         self.resource = resource
 
-    def one(self, body: bytes) -> bytes:
+    def encode_object(self, body: bytes) -> bytes:
         """Show one object."""
         return body
 
@@ -37,7 +37,7 @@ class Representation:
             meta |= {"continue": token, "remainingItemCount": remaining_count}
         kind, version_text = self._list_type()
         head = {"kind": kind, "apiVersion": version_text, "metadata": meta}
-        items = b",".join([self.one(entry.body) for entry in entries])
+        items = b",".join([self.encode_object(entry.body) for entry in entries])
         return b"%b,%b[%b]}" % (_encode(head)[:-1], b'"items":', items)
 
     def _list_type(self) -> tuple[str, str]:
@@ -49,7 +49,7 @@ class Representation:
 
     def added(self, entry: Entry) -> bytes:
         """Show an object that exists when a watch begins."""
-        return b'{"type":"ADDED","object":%b}\n' % self.one(entry.body)
+        return b'{"type":"ADDED","object":%b}\n' % self.encode_object(entry.body)
 
     def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
         """Return a BOOKMARK event with a version."""
@@ -66,7 +66,7 @@ class Representation:
 class ConvertedRepresentation(Representation):
     """Shows objects in another version than they are stored in."""
 
-    def one(self, body: bytes) -> bytes:
+    def encode_object(self, body: bytes) -> bytes:
         """Show one object."""
         return _encode(self.convert(msgspec.json.decode(body)))
 
@@ -76,7 +76,7 @@ class ConvertedRepresentation(Representation):
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch."""
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(change.body(kind)))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.encode_object(change.body(kind)))
 
 
 class DefaultedRepresentation(ConvertedRepresentation):
@@ -85,22 +85,22 @@ class DefaultedRepresentation(ConvertedRepresentation):
     def __init__(self, resource: ServedResource, fill: FillDefaults) -> None:
         super().__init__(resource)
         self._fill = fill
-        self._left = MAX_DEFAULTS
+        self._budget = MAX_DEFAULTS
 
     def convert(self, data: Data) -> Data:
         """Convert stored data and set missing fields."""
         data = super().convert(data)
-        self._left = self._fill(data, self._left)
+        self._budget = self._fill(data, self._budget)
         return data
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch. The limit of defaults applies to each line, and to a list as a whole."""
-        self._left = MAX_DEFAULTS
+        self._budget = MAX_DEFAULTS
         return super().event(kind, change)
 
     def added(self, entry: Entry) -> bytes:
         """Show an object that exists when a watch begins."""
-        self._left = MAX_DEFAULTS
+        self._budget = MAX_DEFAULTS
         return super().added(entry)
 
 
@@ -124,7 +124,7 @@ class TableRepresentation(ConvertedRepresentation):
         self._include = include
         self._has_columns = True
 
-    def one(self, body: bytes) -> bytes:
+    def encode_object(self, body: bytes) -> bytes:
         """Show one object as a table of a row."""
         return _encode(self._table([msgspec.json.decode(body)], {}))
 
@@ -169,9 +169,9 @@ class RepresentationWithoutManagedFields(Representation):
         super().__init__(inner.resource)
         self._inner = inner
 
-    def one(self, body: bytes) -> bytes:
+    def encode_object(self, body: bytes) -> bytes:
         """Show one object."""
-        return self._inner.one(_trim(Entry("", 0, body)).body)
+        return self._inner.encode_object(_trim(Entry("", 0, body)).body)
 
     def many(self, entries: Sequence[Entry], version: int, token: str, remaining_count: int) -> bytes:
         """Show a list, or one of its pages."""

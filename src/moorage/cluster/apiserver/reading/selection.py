@@ -85,12 +85,12 @@ def selection(resource: ServedResource, query: Mapping[str, str], *, name: str =
 def parse_labels(text: str) -> LabelMatcher:
     """Parse a label selector such as ``app=web,tier in (a,b),!old``."""
     try:
-        return LabelMatcher(tuple(_requirement(part) for part in _split(text)))
+        return LabelMatcher(tuple(_requirement(part) for part in _split_terms(text)))
     except SelectorError as error:
         raise bad_request(f"unable to parse requirement: {error}") from error
 
 
-def _split(text: str) -> Iterator[str]:
+def _split_terms(text: str) -> Iterator[str]:
     """Cut at the commas that are not inside parentheses."""
     depth = start = 0
     for position, letter in enumerate(text):

@@ -103,7 +103,7 @@ class StoredChange:
         return _encode_json(data)
 
 
-def _held(change: StoredChange) -> int:
+def _measure_size(change: StoredChange) -> int:
     """Return the number of bytes that a change keeps in memory. The previous version belongs to the change before."""
     entry = change.after or change.before
     return entry.size if entry is not None else 0
@@ -116,25 +116,25 @@ class Log:
         self._history = history
         self._changes: list[StoredChange] = []
         self._bytes = 0
-        self._forgotten = 0
+        self._dropped_count = 0
         self._last_lines = (0, 0, b"")
         self.forgotten_version = 0
 
     @property
     def end(self) -> int:
         """The position after the last change."""
-        return self._forgotten + len(self._changes)
+        return self._dropped_count + len(self._changes)
 
     def append(self, change: StoredChange) -> None:
         """Add a change. When there are twice as many as are to be kept, or bytes, the older half is forgotten."""
         self._changes.append(change)
-        self._bytes += _held(change)
+        self._bytes += _measure_size(change)
         if len(self._changes) > 2 * self._history:
             self._forget(len(self._changes) - self._history)
         elif self._bytes > MAX_HISTORY_BYTES:
             surplus, remaining_bytes = 0, self._bytes
             while remaining_bytes > MAX_HISTORY_BYTES // 2 and surplus < len(self._changes) - 1:
-                remaining_bytes -= _held(self._changes[surplus])
+                remaining_bytes -= _measure_size(self._changes[surplus])
                 surplus += 1
             self._forget(surplus)
 
@@ -143,21 +143,21 @@ class Log:
             return
         self.forgotten_version = self._changes[surplus - 1].version
         del self._changes[:surplus]
-        self._bytes = sum(map(_held, self._changes))
-        self._forgotten += surplus
+        self._bytes = sum(map(_measure_size, self._changes))
+        self._dropped_count += surplus
         self._last_lines = (0, 0, b"")
 
     def find_position(self, version: int) -> int:
         """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
         if version < self.forgotten_version:
             raise Gone(f"too old resource version: {version} ({self.forgotten_version})", status=410, reason="Expired")
-        return self._forgotten + bisect_right(self._changes, version, key=lambda change: change.version)
+        return self._dropped_count + bisect_right(self._changes, version, key=lambda change: change.version)
 
     def since(self, position: int) -> list[StoredChange]:
         """Return the changes from a position on; :class:`Gone` if the reader was too slow for them."""
-        if position < self._forgotten:
+        if position < self._dropped_count:
             raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
-        return self._changes[position - self._forgotten :]
+        return self._changes[position - self._dropped_count :]
 
     def read_lines(self, position: int) -> bytes:
         """Return the changes from a position on as lines of a watch; watchers that keep up share one text."""

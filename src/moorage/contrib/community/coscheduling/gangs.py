@@ -116,7 +116,7 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
         return None
     gang, stated = plain_name(name), _stated_size(first)
     if not stated:
-        problem = f'{first.name} is in the gang "{_shown(gang)}" without a pod count: add {GANG_SIZE}'
+        problem = f'{first.name} is in the gang "{_shorten(gang)}" without a pod count: add {GANG_SIZE}'
     elif _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
         problem = ""
     else:
@@ -126,7 +126,7 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
     for pod in () if problem else pods:
         if (size := _stated_size(pod)) != stated:
             problem = (
-                f'the pods of gang "{_shown(gang)}" have different values of {GANG_SIZE}: '
+                f'the pods of gang "{_shorten(gang)}" have different values of {GANG_SIZE}: '
                 f"{_quoted(stated)} in {first.name}, {_quoted(size)} in {pod.name}"
             )
             break
@@ -150,12 +150,12 @@ def _described(
     )
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _quoted(text: str) -> str:
-    return f'"{_shown(text)}"' if text else "nothing"
+    return f'"{_shorten(text)}"' if text else "nothing"
 
 
 PENDING: Final = "Pending"

@@ -48,7 +48,7 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
             has_anti = affinity is not None and affinity.pod_anti_affinity is not None
             return has_anti or neighbor.namespace == subject.pod.namespace or own_affinity is not None
 
-        candidates = (pod for info in subject.nodes for pod in _others(subject, info) if concerns(pod))
+        candidates = (pod for info in subject.nodes for pod in _list_other_pods(subject, info) if concerns(pod))
         for pod in list_deletable(subject, candidates)[:MAX_PODS]:
             yield propose_deletion(subject, [pod])
 
@@ -61,14 +61,14 @@ def delete_pods_of_node(subject: Subject, rows: list[int]) -> Iterator[ProposedC
 
 def _delete_pods_of_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     for row in rows[:MAX_NODES]:
-        pods = list_deletable(subject, _others(subject, subject.nodes[row]))
+        pods = list_deletable(subject, _list_other_pods(subject, subject.nodes[row]))
         # The last pods are the most important ones: they are spared first.
         victims = subject.fewest(pods, deletions, spares_last=True)
         if victims is not None:
             yield propose_deletion(subject, victims)
 
 
-def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
+def _list_other_pods(subject: Subject, node: NodeInfo) -> list[Pod]:
     group = subject.pod.group_key
     return [
         pod for pod in node.pods.values() if pod.key not in subject.spared and not (group and pod.group_key == group)

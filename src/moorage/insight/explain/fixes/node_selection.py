@@ -74,7 +74,7 @@ def _existing(subject: Subject, key: str) -> str:
 
 def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Remove the labels of the node selector, or the expressions of an affinity term, that a node does not meet."""
-    removals = dict.fromkeys(removal for row in rows for removal in _ways(subject, subject.nodes[row]))
+    removals = dict.fromkeys(removal for row in rows for removal in _list_removals(subject, subject.nodes[row]))
     offered: set[str] = set()
     has_nodes = has_own_nodes(subject, "NodeAffinity")
     for removal in sorted(removals, key=lambda removal: (_is_unwise(subject, removal), _size(subject, removal)))[
@@ -121,7 +121,7 @@ def _size(subject: Subject, removal: tuple[Any, ...]) -> int:
     return len(keys) + len(expressions) + len(fields)
 
 
-def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
+def _list_removals(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
     """List the parts to remove for each node: keys of the selector, and expressions of an affinity term."""
     selector = subject.pod.spec.node_selector or {}
     keys = tuple(key for key, text in selector.items() if node.labels.get(key) != text)

@@ -94,7 +94,7 @@ def _containers(spec: Data, path: str) -> Iterator[FieldError]:
     for kind in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(kind) or ()):
             location = f"{path}.{kind}[{number}]"
-            yield from _named(container, names, location)
+            yield from _check_name(container, names, location)
             if not container.get("image"):
                 yield required_value(f"{location}.image")
             for name, supported in (("imagePullPolicy", PULLS), ("terminationMessagePolicy", MESSAGES)):
@@ -138,7 +138,7 @@ def _mounts(container: Data, volume_names: set[str], path: str) -> Iterator[Fiel
             yield value_not_found(f"{path}.volumeDevices[{index}].name", device.get("name", ""))
 
 
-def _named(item: Data, names: set[str], path: str) -> Iterator[FieldError]:
+def _check_name(item: Data, names: set[str], path: str) -> Iterator[FieldError]:
     """Check the name of a container or volume. ``names`` are those of the items before it."""
     name = item.get("name", "")
     if not name:
@@ -286,7 +286,7 @@ def _volumes(items: list[Data], path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for number, volume in enumerate(items):
         location = f"{path}[{number}]"
-        yield from _named(volume, names, location)
+        yield from _check_name(volume, names, location)
         sorts = [sort for sort in volume if sort != "name"]
         for sort in sorts[1:]:
             yield forbidden_field(f"{location}.{sort}", "may not specify more than 1 volume type")

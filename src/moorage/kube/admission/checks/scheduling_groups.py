@@ -67,7 +67,7 @@ def workload(data: Data) -> Iterator[FieldError]:
         if group := reference.get("apiGroup"):
             yield from invalid_values("spec.controllerRef.apiGroup", group, subdomain(group))
         for field in ("kind", "name"):
-            yield from _named(reference, f"spec.controllerRef.{field}", field, _path_segment)
+            yield from _check_names(reference, f"spec.controllerRef.{field}", field, _path_segment)
     yield from _templates(spec, "spec")
 
 
@@ -79,7 +79,7 @@ def _origin(spec: Data) -> Iterator[FieldError]:
     reference = spec.get("workloadRef")
     if reference:
         for field, rule in (("workloadName", subdomain), ("templateName", dns_label)):
-            yield from _named(reference, f"spec.workloadRef.{field}", field, rule)
+            yield from _check_names(reference, f"spec.workloadRef.{field}", field, rule)
 
 
 def _settings(spec: Data, path: str, count_field: str) -> Iterator[FieldError]:
@@ -112,7 +112,7 @@ def constraints(spec: Data, path: str) -> Iterator[FieldError]:
         yield too_many_items(f"{path}.topology", len(topology), 1)
         return
     for number, item in enumerate(topology):
-        yield from _named(item, f"{path}.topology[{number}].key", "key", qualified_name)
+        yield from _check_names(item, f"{path}.topology[{number}].key", "key", qualified_name)
 
 
 def claims(items: list[Data], path: str) -> Iterator[FieldError]:
@@ -127,7 +127,7 @@ def claims(items: list[Data], path: str) -> Iterator[FieldError]:
             yield duplicate_value(item_path, item)
         names.add(item.get("name", ""))
         yield from _check_union_members(item, item_path, "resourceClaimName", "resourceClaimTemplateName")
-        yield from _named(item, f"{item_path}.name", "name", dns_label)
+        yield from _check_names(item, f"{item_path}.name", "name", dns_label)
         for field in ("resourceClaimName", "resourceClaimTemplateName"):
             if item.get(field) is not None:
                 yield from invalid_values(f"{item_path}.{field}", item[field], subdomain(item[field]))
@@ -172,7 +172,7 @@ def _check_union_members(union: Data, path: str, *members: str) -> Iterator[Fiel
         yield invalid_value(path, f"{{{', '.join(members_set)}}}", f"must specify exactly one of: {choices}")
 
 
-def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]:
+def _check_names(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]:
     if not item.get(field):
         yield required_value(path)
     else:
@@ -194,7 +194,7 @@ def _templates(spec: Data, path: str) -> Iterator[FieldError]:
                 always = dict.fromkeys(("name", "schedulingPolicy", "schedulingConstraints"))
                 yield duplicate_value(item_path, always | item)
             names.add(item.get("name", ""))
-            yield from _named(item, f"{item_path}.name", "name", dns_label)
+            yield from _check_names(item, f"{item_path}.name", "name", dns_label)
             yield from _settings(item, item_path, count_field)
             yield from _templates(item, item_path)
 

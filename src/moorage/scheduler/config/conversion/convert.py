@@ -167,7 +167,7 @@ def convert_configuration(data: Mapping[str, Any], version: str, notes: Notes) -
             if value not in ("", None):
                 notes.add(Effect.MOVED, field, "replaced by the flags --bind-address and --secure-port")
         elif field not in ("apiVersion", "kind", "metadata", "profiles", *_OF_THE_PROFILE):
-            notes.lost(field, f"{version} has no such field")
+            notes.report_loss(field, f"{version} has no such field")
     converted["profiles"] = _profiles(data, version, notes)
     return converted
 
@@ -232,14 +232,14 @@ def _convert_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> N
     for kind, source_config in policy.items():
         location = as_mapping(source_config, f"algorithmSource.policy.{kind}", notes)
         policy_name = location.get("path") or f"{location.get('namespace', '')}/{location.get('name', '')}"
-        notes.lost(f"algorithmSource.policy.{kind}", f"the Policy in {policy_name} is another file: convert it")
+        notes.report_loss(f"algorithmSource.policy.{kind}", f"the Policy in {policy_name} is another file: convert it")
 
 
 def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
     """Set the scores of an algorithm provider."""
     strategy = PROVIDERS.get(provider)
     if strategy is None:
-        notes.lost("algorithm provider", f"{provider} is not one of {', '.join(PROVIDERS)}")
+        notes.report_loss("algorithm provider", f"{provider} is not one of {', '.join(PROVIDERS)}")
     elif provider != "DefaultProvider":
         draft.use_strategy(strategy)
         notes.add(

@@ -40,7 +40,7 @@ class Notes(list[Note]):
         """Add a note."""
         self.append(Note(effect, location, text))
 
-    def lost(self, location: str, text: str) -> None:
+    def report_loss(self, location: str, text: str) -> None:
         """Note a setting without a replacement."""
         self.add(Effect.LOST, location, text)
 
@@ -54,7 +54,7 @@ def as_mapping(value: Any, location: str, notes: Notes) -> Mapping[str, Any]:
     """Return the value if it is a mapping. Otherwise record a note and return {}."""
     if value is None or isinstance(value, Mapping):
         return value or {}
-    notes.lost(location, f"{_short(value)} is not a mapping")
+    notes.report_loss(location, f"{_short(value)} is not a mapping")
     return {}
 
 
@@ -62,7 +62,7 @@ def as_list(value: Any, location: str, notes: Notes) -> list[Any]:
     """Return the value if it is a list. Otherwise record a note and return []."""
     if value is None or isinstance(value, list):
         return value or []
-    notes.lost(location, f"{_short(value)} is not a list")
+    notes.report_loss(location, f"{_short(value)} is not a list")
     return []
 
 
@@ -72,7 +72,7 @@ def as_number(value: Any, location: str, notes: Notes, default: int) -> int:
         return default
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    notes.lost(location, f"{_short(value)} is not an integer; {default} is written")
+    notes.report_loss(location, f"{_short(value)} is not an integer; {default} is written")
     return default
 
 

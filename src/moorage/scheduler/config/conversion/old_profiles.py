@@ -70,7 +70,7 @@ class OldProfile:
         location = f"{self._draft.where}.plugins.{point}"
         target = self._current_point(point, location)
         if target not in KNOWN_POINTS:
-            self._notes.lost(location, "unknown extension point")
+            self._notes.report_loss(location, "unknown extension point")
             return
         for row in as_list(plugin_set.get("disabled"), f"{location}.disabled", self._notes):
             self._disable(target, str(as_mapping(row, location, self._notes).get("name", "")), location)
@@ -116,14 +116,14 @@ class OldProfile:
         elif plugin == LABEL:
             self._notes.add(Effect.RENAMED, field_path, "is now addedAffinity in the args of NodeAffinity")
         elif plugin in REMOVED:
-            self._notes.lost(field_path, f"was removed: {REMOVED[plugin]}")
+            self._notes.report_loss(field_path, f"was removed: {REMOVED[plugin]}")
         else:
             self._draft.enable(point, plugin, weight)
 
     def _replace(self, point: str, plugin: str, weight: int, field_path: str, text: str) -> None:
         """Enable the replacement of a plugin, unless it is enabled by default."""
         if point not in KNOWN_PLUGINS[plugin].points:
-            self._notes.lost(field_path, f"its replacement {plugin} does not have this extension point")
+            self._notes.report_loss(field_path, f"its replacement {plugin} does not have this extension point")
             return
         self._notes.add(Effect.RENAMED, field_path, text)
         if self._draft.disables(point, plugin) and not self._draft.enables(point, plugin):
@@ -152,7 +152,9 @@ class OldProfile:
         for field, presence in (("presentLabelsPreference", True), ("absentLabelsPreference", False)):
             for label in as_list(args.get(field), f"{field_path}.args.{field}", self._notes):
                 self._draft.prefer_label(label, presence=presence, weight=100)
-                self._notes.lost(f"{field_path}.args.{field}", f"{label} is now scored with the weight of NodeAffinity")
+                self._notes.report_loss(
+                    f"{field_path}.args.{field}", f"{label} is now scored with the weight of NodeAffinity"
+                )
 
     def _settle_resource_scorers(self, args_by_plugin: Mapping[str, Any]) -> None:
         """Make the scorers of resources one strategy of NodeResourcesFit."""
@@ -163,7 +165,7 @@ class OldProfile:
             return
         (winner, weight), *losers = sorted(self._resource_scorers.items(), key=lambda item: -item[1])
         for loser, _ in losers:
-            self._notes.lost(f"{location} {loser}", f"{FIT} has only one strategy, and {winner} has more weight")
+            self._notes.report_loss(f"{location} {loser}", f"{FIT} has only one strategy, and {winner} has more weight")
         if winner != LEAST or args_by_plugin.get(winner):
             params = as_mapping(args_by_plugin.get(winner), location, self._notes)
             if winner == RATIO:

@@ -45,7 +45,7 @@ def convert_policy(policy: Mapping[str, Any], location: str, notes: Notes) -> di
         )
     for field in policy:
         if field not in _FIELDS:
-            notes.lost(f"{location}{field}", "a Policy has no such field")
+            notes.report_loss(f"{location}{field}", "a Policy has no such field")
     converted: dict[str, Any] = {"profiles": [draft.finished()]}
     policy_extenders = policy.get("extenders") or policy.get("extenderConfigs")
     if extenders := convert_extenders(policy_extenders, f"{location}extenders", notes):
@@ -69,7 +69,7 @@ def _extender(extender: Mapping[str, Any], location: str, notes: Notes) -> dict[
         elif field == "apiVersion":
             notes.add(Effect.DROPPED, f"{location}.{field}", "extenders have one protocol version")
         else:
-            notes.lost(f"{location}.{field}", "an extender has no such field")
+            notes.report_loss(f"{location}.{field}", "an extender has no such field")
     timeout = converted.get("httpTimeout")
     if isinstance(timeout, int) and not isinstance(timeout, bool):
         converted["httpTimeout"] = str(Duration(timeout))
@@ -91,12 +91,12 @@ def _filters(predicates: Any, draft: ProfileDraft, location: str, notes: Notes) 
             filters.add("NodeAffinity")
             notes.add(Effect.RENAMED, f"{field_path} {name}", "is now addedAffinity in the args of NodeAffinity")
         elif argument.get("serviceAffinity"):
-            notes.lost(f"{field_path} {name}", "serviceAffinity was removed; add a podAffinity to the pods")
+            notes.report_loss(f"{field_path} {name}", "serviceAffinity was removed; add a podAffinity to the pods")
         elif plugins := PREDICATES.get(name):
             filters.update(plugins)
             notes.add(Effect.RENAMED, f"{field_path} {name}", f"is now {' and '.join(plugins)}")
         else:
-            notes.lost(f"{field_path} {name}", "unknown predicate")
+            notes.report_loss(f"{field_path} {name}", "unknown predicate")
     return frozenset(filters)
 
 
@@ -121,7 +121,7 @@ def _scores(priorities: Any, draft: ProfileDraft, location: str, notes: Notes) -
         name, weight = entry.get("name", ""), as_number(entry.get("weight"), f"{field_path}.weight", notes, 1)
         argument = as_mapping(entry.get("argument"), f"{field_path}.argument", notes)
         if number != selected and _selects_strategy(entry):
-            notes.lost(
+            notes.report_loss(
                 f"{field_path} {name}", f"{FIT} has only one strategy, and {location}[{selected}] has more weight"
             )
             continue
@@ -130,7 +130,7 @@ def _scores(priorities: Any, draft: ProfileDraft, location: str, notes: Notes) -
         else:
             plugin = _named(name, draft, field_path, is_written=priorities is not None)
         if plugin in weights and plugin != SPREAD:
-            notes.lost(f"{field_path} {name}", f"{plugin} is already enabled")
+            notes.report_loss(f"{field_path} {name}", f"{plugin} is already enabled")
         elif plugin:
             weights[plugin] = weights.get(plugin, 0) + weight
     return weights
@@ -149,7 +149,7 @@ def _selects_strategy(entry: Any) -> bool:
 def _named(name: str, draft: ProfileDraft, field_path: str, *, is_written: bool) -> str:
     notes, priority = draft.notes, PRIORITIES.get(name)
     if priority is None:
-        notes.lost(f"{field_path} {name}", "unknown priority")
+        notes.report_loss(f"{field_path} {name}", "unknown priority")
         return ""
     if not priority.plugin:
         notes.add(Effect.DROPPED if name in HARMLESS else Effect.LOST, f"{field_path} {name}", priority.why)
@@ -172,14 +172,14 @@ def _custom(name: str, weight: int, argument: Mapping[str, Any], draft: ProfileD
     if "labelPreference" in argument:
         preference = as_mapping(argument["labelPreference"], field_path, notes)
         draft.prefer_label(str(preference.get("label", "")), presence=bool(preference.get("presence")), weight=weight)
-        notes.lost(
+        notes.report_loss(
             location, "is now a preference in addedAffinity of NodeAffinity, scored with the weight of that plugin"
         )
         return ""
     if "serviceAntiAffinity" in argument:
-        notes.lost(location, f"serviceAntiAffinity was removed; {SPREAD} spreads over a topologyKey")
+        notes.report_loss(location, f"serviceAntiAffinity was removed; {SPREAD} spreads over a topologyKey")
         return ""
-    notes.lost(location, f"its argument {', '.join(argument)} is unknown")
+    notes.report_loss(location, f"its argument {', '.join(argument)} is unknown")
     return ""
 
 

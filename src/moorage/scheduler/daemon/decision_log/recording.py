@@ -18,7 +18,7 @@ from moorage.common.errors import InputError
 from moorage.common.user_files import not_writable
 from moorage.kube.api.meta import format_micro_time
 from moorage.kube.api.requests import CPU
-from moorage.scheduler.decisions.attempts import refused
+from moorage.scheduler.decisions.attempts import encode_refusal
 from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginScore, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL
@@ -244,9 +244,9 @@ class DecisionLog(AttemptObserver, TotalsObserver):
     """Turns attempts into lines. ``put`` takes them and does not block."""
 
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
-        self._put, self._clock = put, clock
+        self._write_line, self._clock = put, clock
         self._began = 0.0
-        self._found: tuple[str, ProfileRunner, SearchResult] | None = None
+        self._search: tuple[str, ProfileRunner, SearchResult] | None = None
         self._nomination: Nomination | None = None
         self._best = BestRows()
         self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
@@ -258,17 +258,17 @@ class DecisionLog(AttemptObserver, TotalsObserver):
     def on_attempt(self, queued: QueuedPodInfo) -> None:
         """Note when an attempt begins."""
         self._began = perf_counter()
-        self._found = self._nomination = None
+        self._search = self._nomination = None
 
     def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the result of the search."""
-        self._found = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
+        self._search = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
 
     def on_final_search(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Remember the search of a group's member that counts. Its duration is unknown."""
         search = result.result if isinstance(result, ExtendedNodes) else result
-        cycle = None if self._found is None else self._found[1]
-        self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
+        cycle = None if self._search is None else self._search[1]
+        self._search = None if search is None or cycle is None else (queued.uid, cycle, search)
         self._began = 0.0
 
     def on_post_filter(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
@@ -282,19 +282,19 @@ class DecisionLog(AttemptObserver, TotalsObserver):
         if isinstance(outcome, Dropped | Tried):
             return
         took = perf_counter() - self._began if self._began else 0.0
-        search, nomination = self._found, self._nomination
-        self._found = self._nomination = None
+        search, nomination = self._search, self._nomination
+        self._search = self._nomination = None
         fields: dict[str, Any] = {"took": round(took, 6)}
         if search is not None and search[0] == queued.uid:
             fields |= self._searched(queued.uid, search[1], search[2], outcome)
         if isinstance(outcome, Placed):
             fields |= {"result": Result.SCHEDULED, "node": outcome.node_name, "tied": outcome.tied}
         else:
-            fields |= {**refused(outcome), "post_filter": nomination}
+            fields |= {**encode_refusal(outcome), "post_filter": nomination}
         line = self._line(queued, fields)
         if isinstance(outcome, Placed):
             self._placed.put(queued.uid, line)
-        self._put(line)
+        self._write_line(line)
 
     def _searched(self, uid: str, runner: ProfileRunner, result: SearchResult, outcome: Outcome) -> dict[str, Any]:
         diagnosis = result.diagnosis
@@ -313,7 +313,7 @@ class DecisionLog(AttemptObserver, TotalsObserver):
         placed = self._placed.find(queued.uid)
         node = "" if placed is None else placed.node
         self._placed.discard(queued.uid)
-        self._put(self._line(queued, {**refused(outcome), "failed_on": node}))
+        self._write_line(self._line(queued, {**encode_refusal(outcome), "failed_on": node}))
 
     def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Forget a pod that has its node."""

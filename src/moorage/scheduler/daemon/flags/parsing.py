@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.scheduler.daemon.flags.table import BOOL, FLAGS, GROUPS, SHORT, Flag, shown
+from moorage.scheduler.daemon.flags.table import BOOL, FLAGS, GROUPS, SHORT, Flag, format_value
 
 COMMAND: Final = "kube-scheduler"
 HELP_WIDTH: Final = 100
@@ -57,7 +57,7 @@ class FlagValues(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(FLAGS)
 
-    def given(self, name: str) -> bool:
+    def is_given(self, name: str) -> bool:
         """Return whether a flag was on the command line, even with its default."""
         return name in self._given
 
@@ -147,7 +147,7 @@ def _help_entry(flag: Flag) -> str:
     kind = "" if flag.kind is BOOL else f" {flag.kind.name}"
     text = flag.help + (f" (no effect: {flag.moot})" if flag.moot else "")
     if flag.shows_default and flag.default not in (False, "", (), {}, 0) and flag.kind.name != "version":
-        text += f" (default {shown(flag.default)})"
+        text += f" (default {format_value(flag.default)})"
     paragraph = textwrap.fill(text, HELP_WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
     return f"  {short}--{flag.name}{kind}\n{paragraph}\n"
 

@@ -141,18 +141,18 @@ VERSION: Final = FlagKind("version", str, bare="true")
 PATHS: Final = FlagKind("module:Class", lambda text: (text,), join=operator.add)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value as on the command line."""
     match value:
         case bool():
             return "true" if value else "false"
         case dict():
-            return ",".join(f"{key}={shown(item)}" for key, item in value.items())
+            return ",".join(f"{key}={format_value(item)}" for key, item in value.items())
         case NamedCertificate():
             files = f"{value.cert_file},{value.key_file}"
             return f"{files}:{','.join(value.names)}" if value.names else files
         case tuple():
-            return ",".join(shown(item) for item in value)
+            return ",".join(format_value(item) for item in value)
         case float():
             return f"{value:g}"
         case int() if value >= 1 << 20:  # a size in bytes: no other number is that large

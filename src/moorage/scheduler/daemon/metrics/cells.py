@@ -22,7 +22,7 @@ Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
 """Reads the values of a gauge at each scrape."""
 
 
-def _shown(bound: float) -> str:
+def _format_bound(bound: float) -> str:
     from prometheus_client.utils import floatToGoString
 
     text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
@@ -86,7 +86,7 @@ class CellMetric:
         if is_histogram:
             histograms = HistogramMetricFamily(spec.name, spec.described, labels=spec.labels)
             for labels, cell in self._histograms.items():
-                bounds = [*map(_shown, cell.bounds), "+Inf"]
+                bounds = [*map(_format_bound, cell.bounds), "+Inf"]
                 histograms.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
             return histograms if histograms.samples else None
         # prometheus_client requires a suffix of counters. Upstream has two that are older than the rule.

@@ -89,7 +89,7 @@ class AttemptInstruments(AttemptObserver):
         self._sampler = sampler
         self._clock = clock
         self._began = 0.0
-        self._found: tuple[ProfileRunner, SearchResult | ExtendedNodes] | None = None
+        self._search: tuple[ProfileRunner, SearchResult | ExtendedNodes] | None = None
         self._bindings: dict[str, float] = {}
         self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
         self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
@@ -113,7 +113,7 @@ class AttemptInstruments(AttemptObserver):
 
     def on_search(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the runner: at its end it lists the plugins that ran."""
-        self._found = runner, result
+        self._search = runner, result
 
     def on_attempt_end(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed. An attempt that continues to its binding is counted when the binding ends."""
@@ -160,9 +160,9 @@ class AttemptInstruments(AttemptObserver):
         cells[1].observe(perf_counter() - start)
 
     def _note_evaluations(self) -> None:
-        if self._found is None:
+        if self._search is None:
             return
-        (cycle, result), self._found = self._found, None
+        (cycle, result), self._search = self._search, None
         if isinstance(result, ExtendedNodes):
             result = result.result
         count = 0 if isinstance(result, NoNode) else 1 if isinstance(result, OneNode) else result.count
@@ -337,7 +337,7 @@ class RequestMeter:
         self._host = host
         self._total = registry["rest_client_requests_total"]
         self._seconds = registry["rest_client_request_duration_seconds"]
-        self._sent = registry["rest_client_request_size_bytes"]
+        self._request_bytes = registry["rest_client_request_size_bytes"]
         self._received = registry["rest_client_response_size_bytes"]
         self._noted: list[Exchange] = []
         self.note = self._noted.append
@@ -355,7 +355,7 @@ class RequestMeter:
             self._total.number(str(status or NO_ANSWER), *labels).inc(len(seconds))
             self._seconds.histogram(*labels).observe_all(seconds)
             if status:
-                self._sent.histogram(*labels).observe_all(sent_bytes)
+                self._request_bytes.histogram(*labels).observe_all(sent_bytes)
                 self._received.histogram(*labels).observe_all(received)
 
 

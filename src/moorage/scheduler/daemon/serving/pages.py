@@ -18,7 +18,7 @@ from moorage.kube.features import FeatureGates
 from moorage.kube.http.messages import Headers, HttpRequest, Reply
 from moorage.scheduler.config import to_yaml
 from moorage.scheduler.daemon.flags.parsing import COMMAND, FlagValues
-from moorage.scheduler.daemon.flags.table import CERTIFICATES, FLAGS, GATES, INTEGERS, MAP, TEXTS, Flag, shown
+from moorage.scheduler.daemon.flags.table import CERTIFICATES, FLAGS, GATES, INTEGERS, MAP, TEXTS, Flag, format_value
 from moorage.scheduler.daemon.serving.health import HealthChecks, Report
 from moorage.scheduler.daemon.serving.routing import PLAIN, PageHandler, Router, text_reply
 from moorage.scheduler.framework.logs import VERBOSITY
@@ -73,7 +73,7 @@ def _flagz_value(flag: Flag, value: Any) -> str:
         # Upstream puts the component before each gate, and for the default one that is nothing.
         assignments = [item.strip() for text in value for item in text.split(",")]
         return ",".join(item if ":" in item else f":{item}" for item in assignments if item)
-    return f"[{shown(value)}]" if flag.kind in (TEXTS, INTEGERS, MAP, CERTIFICATES) else shown(value)
+    return f"[{format_value(value)}]" if flag.kind in (TEXTS, INTEGERS, MAP, CERTIFICATES) else format_value(value)
 
 
 def flagz(flags: FlagValues) -> ZPage:

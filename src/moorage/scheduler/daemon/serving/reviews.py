@@ -94,7 +94,7 @@ def proxied_user(
     header_values: dict[str, list[str]] = {}
     for name, value in headers:
         header_values.setdefault(name.lower(), []).append(value)
-    username = _first(header_values, names.username)
+    username = _find_first(header_values, names.username)
     if not username:
         return None
     groups = [group for header in names.group for group in header_values.get(header.lower(), ())]
@@ -104,10 +104,10 @@ def proxied_user(
         for header, values in header_values.items()
         if header.startswith(prefix.lower())
     }
-    return User(username, _first(header_values, names.uid), tuple(groups), tuple(sorted(extra.items())))
+    return User(username, _find_first(header_values, names.uid), tuple(groups), tuple(sorted(extra.items())))
 
 
-def _first(header_values: Mapping[str, list[str]], names: Sequence[str]) -> str:
+def _find_first(header_values: Mapping[str, list[str]], names: Sequence[str]) -> str:
     return next((header_values[name.lower()][0] for name in names if header_values.get(name.lower())), "")
 
 

@@ -57,7 +57,7 @@ class ServingTls:
         # Importing the library that generates certificates takes longer than the start: the first client waits instead.
         self._self_signed = cache(self_signed)
         self._loaded: tuple[object, ...] = ()
-        self._context = self._made(client_cas)
+        self._context = self._make_context(client_cas)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -71,7 +71,7 @@ class ServingTls:
         """
         if self._state(client_cas) == self._loaded:
             return False
-        self._context = self._made(client_cas)
+        self._context = self._make_context(client_cas)
         return True
 
     def _state(self, client_cas: Sequence[bytes]) -> tuple[object, ...]:
@@ -81,7 +81,7 @@ class ServingTls:
             pairs.append(_default_pair(options))
         return (tuple(client_cas), *(_content(path) for pair in pairs for path in pair))
 
-    def _made(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+    def _make_context(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
         options, before = self._options, self._state(client_cas)
         context = _context(options, client_cas)
         by_name = _named_contexts(options, client_cas)

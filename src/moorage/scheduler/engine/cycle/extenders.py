@@ -43,7 +43,7 @@ class Extending:
                 break
             try:
                 answer = await extender.filter(result.pod, nodes)
-                nodes = kept(extender, nodes, answer)
+                nodes = keep_nodes(extender, nodes, answer)
             except ExtenderError as error:
                 if not extender.is_ignorable:
                     raise
@@ -108,7 +108,7 @@ class Extending:
         return {name: score * scale for name, score in scores.items()}
 
 
-def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> list[NodeInfo]:
+def keep_nodes(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> list[NodeInfo]:
     """Return the nodes an extender kept, in its order; returned node objects replace the cached ones."""
     by_name = {info.name: info for info in nodes}
     feasible = []

@@ -70,7 +70,7 @@ class GroupSearch:
         ]
         self._is_since_1_38 = services.features.since(1, 38)
         self._is_of_one_group = False
-        self._tried = 0
+        self._attempt_count = 0
         self._countings: dict[str, Counting] = {}
         self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
@@ -133,8 +133,8 @@ class GroupSearch:
 
     async def _place_pod(self, queued: QueuedPodInfo, request: SearchRequest) -> PodTrial:
         trial = PodTrial(queued)
-        self._tried += 1
-        if self._tried % PODS_PER_TURN == 0:
+        self._attempt_count += 1
+        if self._attempt_count % PODS_PER_TURN == 0:
             # Let the event loop run, with the cache frozen: otherwise the watchdog reports a long search as stuck.
             freeze = self._services.freeze
             with nullcontext() if freeze.thawed is not None else freeze:
@@ -212,7 +212,7 @@ class GroupSearch:
         placements = sorted(placements, key=lambda placement: placement is not nominated)
         before = len(self._stack)
         for placement in placements:
-            trial = await self._try_placement(tree, placement, counting.known(placement))
+            trial = await self._try_placement(tree, placement, counting.find_cached(placement))
             trial.placement = placement.name
             self._stack.truncate(before)
             if not trial.is_counted:
@@ -483,7 +483,7 @@ class Counting:
             self._cached = cached
             self._proposals = tuple(Proposal(pod, "", states[0]) for pod in members)
 
-    def known(self, placement: Placement) -> GroupTrial | None:
+    def find_cached(self, placement: Placement) -> GroupTrial | None:
         """Return the result of the group in a placement, without nodes, and set its proposals."""
         if self._cached is None or self._services.nominator.nodes_with_nominations():
             return None

@@ -190,7 +190,7 @@ class GroupCycle:
         if preempts:
             with self._services.freeze:
                 outcome = await runner.post_filter_group(search.state, tree)
-        trials = [*trial.everything]
+        trials = [*trial.subtree]
         # Upstream's quirk: where groups share the status of a group above them, the message is appended for each.
         shared = Counter(id(below.status) for below in trials)
         for below in trials:
@@ -219,9 +219,9 @@ class GroupCycle:
                 if leaf.status is None and pod_trial is not None and pod_trial.fits:
                     self._commit(member, pod_trial)
                 else:
-                    self._end(member, refused(leaf, member, pod_trial))
+                    self._end(member, make_refusal(leaf, member, pod_trial))
             conditions[leaf.tree.key] = self._report(leaf.tree, leaf.status)
-        statuses = {part.tree.key: part.status for part in trial.everything if part.tree.is_composite}
+        statuses = {part.tree.key: part.status for part in trial.subtree if part.tree.is_composite}
         for group in composites(trial.tree):
             # A group that was not tried shares the status of the root.
             self._report_composite(group, statuses.get(group.key, trial.status))
@@ -287,7 +287,7 @@ def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedP
     return [*in_tree, *of_uid.values()]
 
 
-def refused(leaf: GroupTrial, member: QueuedPodInfo, pod_trial: PodTrial | None) -> Unschedulable | Failed:
+def make_refusal(leaf: GroupTrial, member: QueuedPodInfo, pod_trial: PodTrial | None) -> Unschedulable | Failed:
     """Return the outcome of a pod that is not placed, even if it is feasible."""
     status, nominated = leaf.status, leaf.nominated.get(member.uid)
     if status is None:

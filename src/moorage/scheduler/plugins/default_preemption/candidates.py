@@ -198,12 +198,12 @@ class LowerPriorityPods(SideColumns):
     def __init__(self, handle: PreemptionHandle) -> None:
         super().__init__(handle.nodes, {})
         self._lowest = Growing(np.int64)
-        self._held: LRU[int, HeldBelow] = LRU("requests by priority", MAX_PRIORITIES)
+        self._held_requests: LRU[int, HeldBelow] = LRU("requests by priority", MAX_PRIORITIES)
 
     def write(self, info: NodeInfo) -> None:
         self._lowest.reserve(info.row + 1)
         self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NO_PODS)
-        for _, sums in self._held.items():
+        for _, sums in self._held_requests.items():
             sums.write(info)
 
     def is_below(self, priority: int, rows: RowArray) -> BoolArray:
@@ -215,12 +215,12 @@ class LowerPriorityPods(SideColumns):
     def held_below(self, priority: int, rows: RowArray) -> dict[str, IntArray]:
         """Return the requests of lower-priority pods on these rows by resource, with their number as ``pods``."""
         self.refresh()
-        sums = self._held.find(priority)
+        sums = self._held_requests.find(priority)
         if sums is None:
             sums = HeldBelow(priority)
             for info in self._nodes:
                 sums.write(info)
-            self._held.put(priority, sums)
+            self._held_requests.put(priority, sums)
         return {resource: column.view(len(self._nodes))[rows] for resource, column in sums.columns.items()}
 
 

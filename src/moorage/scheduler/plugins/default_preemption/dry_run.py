@@ -44,7 +44,7 @@ class PreemptionDryRun:
         self._now = start_of_unstarted(handle.features, handle.clock)
         self._orders_by_uid = handle.features.since(1, 38)
         self._counting = counting_filters(handle, cycle)
-        self._promised: Collection[str] = handle.nominator.nodes_with_nominations()
+        self._nominated_nodes: Collection[str] = handle.nominator.nodes_with_nominations()
 
     def on(self, node: NodeInfo) -> Victims | Status:
         """Return the victims needed for the pod to fit, or a rejection. Raise PluginError if a plugin fails."""
@@ -65,7 +65,7 @@ class PreemptionDryRun:
     def is_row_local(self, node: NodeInfo) -> bool:
         """Return whether the outcome depends only on the node, its pods and the kind of pod."""
         # Nodes with nominated pods are filtered twice, with and without these pods. Counting covers one run only.
-        return self._counting is not None and self._rules is None and node.name not in self._promised
+        return self._counting is not None and self._rules is None and node.name not in self._nominated_nodes
 
     def infeasible_nodes(
         self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]
@@ -173,20 +173,20 @@ class CountedWhatIf(WhatIf):
         self._cycle = cycle  # no plugin has PreFilter extensions here, so the state need not be cloned
         self._pod = pod
         self._counting = counting
-        self._left: list[dict[str, int]] | None = None
+        self._leftovers: list[dict[str, int]] | None = None
         for victim in removed:
             self.node.remove_pod(victim)
 
     def reprieve(self, victim: Pod) -> bool:
         """Put a pod back if its requests still fit."""
-        if self._left is None:
-            self._left = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]
+        if self._leftovers is None:
+            self._leftovers = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]
         requests = victim.requests_on_node
-        for free in self._left:
+        for free in self._leftovers:
             for resource, amount in free.items():
                 if amount < (1 if resource == PODS else requests.get(resource, 0)):
                     return False
-        for free in self._left:
+        for free in self._leftovers:
             for resource in free:
                 free[resource] -= 1 if resource == PODS else requests.get(resource, 0)
         return True

@@ -213,7 +213,7 @@ class BackgroundEviction(Eviction):
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Mapping[str, str]] = LRU("preemption victims", MAX_EVICTIONS)
         """The nodes of a preemptor's victims by UID. Storing the pods would keep deleted pods in memory."""
-        self._held = HeldPods(handle.nodes)
+        self._held_pods = HeldPods(handle.nodes)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         """Start the evictions; without victims there is nothing to do."""
@@ -243,13 +243,13 @@ class BackgroundEviction(Eviction):
         """Return whether victims are still to be evicted, or evicted but not yet seen to leave."""
         uid = self._preemptor_uid(pod)
         if self._holds(uid):
-            self._held.add(pod.key, uid, (self._victims.find(uid) or {}).values())
+            self._held_pods.add(pod.key, uid, (self._victims.find(uid) or {}).values())
             return True
         return False
 
     def reconsidered(self) -> Collection[str] | None:
         """Return the keys of pods that may be re-admitted."""
-        return self._held.reconsidered()
+        return self._held_pods.reconsidered()
 
     def _holds(self, uid: str) -> bool:
         preemption = self._under_way.get(uid)
@@ -285,7 +285,7 @@ class BackgroundEviction(Eviction):
             if earlier:
                 await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in earlier))
             preemption.last = last
-            self._held.reconsider(preemptor.uid)
+            self._held_pods.reconsider(preemptor.uid)
             in_memory = await self._evict(last, preemptor, node_name)
             # If another client deleted all victims, the preemptor was held back when the events were delivered.
             was_missed = preemption.held_back and not any(
@@ -303,7 +303,7 @@ class BackgroundEviction(Eviction):
             self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
-            self._held.reconsider(preemptor.uid)
+            self._held_pods.reconsider(preemptor.uid)
             if not will_be_woken:
                 self._handle.activate(preemptor.pods)
 

@@ -227,7 +227,7 @@ class SpreadCache(Generic[K]):
         self._make = make
         self._by_number = by_number
         self._by_template: LRU[Template, K] = LRU("spread counts by template", MAX_TEMPLATES)
-        self._kept: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
+        self._cached_counts: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
         """Return the cached value for a pod. ``rows`` limits the number of cached values."""
@@ -245,11 +245,11 @@ class SpreadCache(Generic[K]):
         counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
         is_written = bool(pod.spec.topology_spread_constraints)
         key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))
-        counts = self._kept.find(key)
+        counts = self._cached_counts.find(key)
         if counts is None:
             counts = self._make(constraints, pod, inclusion)
-            self._kept.resize(max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1)))))
-            self._kept.put(key, counts)
+            self._cached_counts.resize(max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1)))))
+            self._cached_counts.put(key, counts)
         return counts
 
     def _drop_templates(self, key: Hashable, dropped: K) -> None:

@@ -61,7 +61,7 @@ READS: dict[str, tuple[list[str], str, Any]] = {
 def test_reading(arguments: list[str], name: str, want: Any) -> None:
     values = parse(arguments)
     assert values[name] == want
-    assert values.given(name)
+    assert values.is_given(name)
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {
@@ -134,10 +134,10 @@ EXAMPLES = {
 def test_every_flag_can_be_given_and_has_its_default_otherwise(name: str) -> None:
     flag = FLAGS[name]
     values = parse([f"--{name}={EXAMPLES[flag.kind.name]}"])
-    assert values.given(name)
+    assert values.is_given(name)
     assert values[name] == flag.kind.read(EXAMPLES[flag.kind.name])
     assert parse([])[name] == flag.default
-    assert not parse([]).given(name)
+    assert not parse([]).is_given(name)
 
 
 def test_flags_without_effect_are_reported() -> None:

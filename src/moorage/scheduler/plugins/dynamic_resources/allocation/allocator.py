@@ -206,7 +206,7 @@ class Search:
         self._counters = CounterTracker(allocated)
         self._lists = features.list_attributes
         self._constraints: list[list[Constraint]] = []
-        self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
+        self._all_devices: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
         self._in_use: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, list[dict[str, int]]] = {}
         self._steps: list[_Step] = []
@@ -231,7 +231,7 @@ class Search:
         for request in ask.requests:
             if request.problem:
                 raise ClaimFault(request.problem, claim=claim)
-            count = min(self._needed(claim, alternative) for alternative in request.alternatives)
+            count = min(self._count_needed(claim, alternative) for alternative in request.alternatives)
             if count > MAX_RESULTS - minimum:
                 text = f"adding {count} devices exceeds the claim limit of {MAX_RESULTS}"
                 raise ClaimFault(f", request {request.name}: {text}, with {minimum} already accounted for", claim=claim)
@@ -245,12 +245,12 @@ class Search:
             constraints.append(constraint)
         self._constraints.append(constraints)
 
-    def _needed(self, claim: int, alternative: Alternative) -> int:
+    def _count_needed(self, claim: int, alternative: Alternative) -> int:
         if alternative.problem:
             raise ClaimFault(alternative.problem, claim=claim)
         if not alternative.takes_all:
             return alternative.count
-        devices = self._everything[alternative] = []
+        devices = self._all_devices[alternative] = []
         for pool in self._view.pools:
             if not pool.is_usable:
                 state = "currently being updated" if pool.is_incomplete else "currently invalid"
@@ -308,7 +308,7 @@ class Search:
         return end
 
     def _try_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
-        all_devices = self._everything.get(alternative)
+        all_devices = self._all_devices.get(alternative)
         count = alternative.count if all_devices is None else len(all_devices)
         if count == 0:
             return _End.NOTHING

@@ -49,7 +49,7 @@ class SliceIndex:
             self._by_pool.clear()
             self.builder = PoolBuilder(self._by_pool, self._features)
             for resource_slice in self._slices.list():
-                self._put(self._parse(resource_slice))
+                self._add_slice(self._parse(resource_slice))
             return None
         nodes: set[str] = set()
         is_local = True
@@ -85,7 +85,7 @@ class SliceIndex:
             (self._local[before.spec.node_name] if before.spec.node_name else self._shared).pop(name)
         if resource_slice is not None:
             after = self._parse(resource_slice)
-            self._put(after)
+            self._add_slice(after)
             pools.add(after.pool)
         reached = [nodes, *(self._find_nodes(pool) for pool in pools)]
         # Pools built from deleted slices would only use memory.
@@ -99,7 +99,7 @@ class SliceIndex:
     def _parse(self, resource_slice: ResourceSlice) -> Slice:
         return Slice(resource_slice, self._rules.list() if self._rules is not None else (), self._features)
 
-    def _put(self, item: Slice) -> None:
+    def _add_slice(self, item: Slice) -> None:
         self._by_name[item.name] = item
         self._by_pool.setdefault(item.pool, {})[item.name] = item
         if item.spec.node_name:
