@@ -57,7 +57,7 @@ class Measurement:
 class InstantCluster(InstantApi):
     """An API that completes each request immediately.
 
-    With ``is_late``, victims leave only when nothing else is left to do, as with slow kubelets.
+    With ``is_late``, victims leave only when the scheduler is idle, as with slow kubelets.
     """
 
     def __init__(self, *, is_late: bool = False) -> None:
@@ -153,5 +153,5 @@ class Rig:
         self.scheduler.handlers.apply(None, obj)
 
     def build_profiles(self) -> Profiles:
-        """Build the profiles of the same configuration once more."""
+        """Build the profiles of the same configuration again."""
         return self.scheduler.build_profiles(self._policy.config, self._policy.registry)

@@ -175,7 +175,7 @@ def identical(number: int) -> Pod:
 
 
 def own_shape(number: int) -> Pod:
-    """Make a pod whose requests differ from those of every other pod."""
+    """Make a pod with requests that no other pod has."""
     requests = {"cpu": f"{100 + number % 997}m", "memory": f"{100 + number % 1009}Mi"}
     return make_pod(f"pod-{number}", requests=requests, labels={"app": "web"})
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.forecasts [--data DIR] [--forecasts 60] [--draws 19] [--json FILE] [--pods 900] [TRACE ...]
 
-Generated traces need no files; the others are read from DIR, if they are there. GENERATOR-SEED@LOAD is a generated
+Generated traces need no files; the others are read from DIR if they exist. GENERATOR-SEED@LOAD is a generated
 trace; philly-WEEK and philly-WEEK-VC are an ISO week of all or of one virtual cluster of the complete philly.csv. The
 clusters are sized so that pods wait. A forecast sees only pods that had arrived, and durations of pods that had ended.
-It is corrected by the earlier forecasts of the same trace whose starts were known. Only pods whose first attempt failed
-are forecast: the start of the others is trivial.
+It is corrected by the earlier forecasts of the same trace with known starts. Only pods that failed in the first attempt
+are forecast, because the start of the others is trivial.
 """
 
 import argparse
@@ -47,7 +47,7 @@ LARGEST_VC = "6214e9"
 
 
 def size_cluster(trace: Trace, load: float) -> LabCluster:
-    """Build GPU nodes (or CPU nodes for a trace without GPUs) whose capacity is the mean demand, divided by a load."""
+    """Build GPU nodes (or CPU nodes for a trace without GPUs) with the mean demand as capacity, divided by a load."""
     span = max(pod.arrives for pod in trace.pods) or 1.0
     has_gpus = any(pod.gpus for pod in trace.pods)
     work = sum((pod.gpu_request / 1000 if has_gpus else pod.cpu_milli / 1000) * (pod.runs or 0.0) for pod in trace.pods)
@@ -196,7 +196,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _append(path: Path | None, trace: str, row: ForecastRow) -> None:
-    """Write a forecast immediately, so that an interrupted run has a result, too."""
+    """Write a forecast immediately, so that an interrupted run also has a result."""
     if path is not None:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"trace": trace, **to_builtins(row)}) + "\n")

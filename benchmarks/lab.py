@@ -53,7 +53,7 @@ def default_profile(nodes: int, pods: int) -> Trial:
 
 
 def thousand_per_second(nodes: int, pods: int) -> Trial:
-    """Return jobs of which 1,000 arrive in a second of virtual time."""
+    """Return jobs, 1,000 of them in each second of virtual time."""
     trial = default_profile(nodes, 0)
     return replace(trial, trace=generate("batch", 1, pods=pods, pods_per_hour=3_600_000.0))
 

@@ -6,7 +6,7 @@ node: decoding, queue, cache, the attempt of a pod that uses the object, and the
 same for the next ordinary pod after a pod was bound, a pod was deleted and a node has changed. Each row runs in a
 process forked from one prepared cluster.
 
-``--waiting`` measures events instead: the CPU time of an event per thousand waiting pods, by what the pods wait for.
+``--waiting`` measures events instead: the CPU time of an event per thousand waiting pods, by the reason why the pods wait.
 """
 
 import argparse
@@ -1084,7 +1084,7 @@ class Event(NamedTuple):
 
 
 async def measure_events(name: str, pods: int, on_start: Callable[[], None] = gc.freeze) -> list[Event]:
-    """Let pods wait, and measure events that concern none of them; ``on_start`` is called before the events."""
+    """Let pods wait, and measure events that do not concern them; ``on_start`` is called before the events."""
     rig = Rig(WORKLOADS["identical"], WAITING_NODES)
     handlers = rig.scheduler.handlers
     for number in range(WAITING_NODES):

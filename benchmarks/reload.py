@@ -55,7 +55,7 @@ async def measure(pods: int, rounds: int) -> dict[str, list[float]]:
 
 
 def fill(scheduler: Scheduler, pods: int) -> None:
-    """Add pending pods under the same names; half of them are rejected by a plugin."""
+    """Add pending pods under the same names. A plugin rejects every second one."""
     queue = scheduler.queue
     for number in range(pods // 2):
         queue.add(make_pod(f"rejected-{number}", uid=f"r-{number}"))

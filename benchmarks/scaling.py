@@ -2,7 +2,7 @@
 
 Each row runs in a separate process: a cluster of some size is filled, then batches of pods are scheduled by the engine
 alone. The cost is that of the cheapest batch, because other programs only add to it. *Growth* compares two rows: 1 is
-linear in the size, 0 is independent of it.
+linear in the size, 0 does not depend on the size.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def gated(size: int) -> Iterator[KubeObject]:
 
 
 def incomplete_gangs(size: int) -> Iterator[KubeObject]:
-    """Make gangs of two pods, of which one exists."""
+    """Make gangs of two pods with one existing pod each."""
     for number in range(size):
         policy = PodGroupPolicy(gang=GangPolicy(min_count=2))
         yield PodGroup(

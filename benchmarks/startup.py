@@ -3,8 +3,8 @@ that runs.
 
     python -m benchmarks.startup [--times 5]
 
-Each row is the median of several processes. CPU seconds are those of the process until then; they vary less than the
-clock on a machine that is doing something else.
+Each row is the median of several processes. CPU seconds are measured up to the same moment. They vary less than the
+clock on a busy machine.
 """
 
 import argparse

@@ -23,7 +23,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCE: Final = ROOT / "src" / "moorage"
-TIMEOUT_SECONDS: Final = 60  # a mutant whose tests take longer is treated as killed
+TIMEOUT_SECONDS: Final = 60  # a mutant is treated as killed if its tests take longer
 SWAPS: Final[dict[type[ast.AST], Any]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,

@@ -75,7 +75,7 @@ def build() -> tuple[Path, Path]:
 
 
 def prepare_tree(directory: Path) -> Path:
-    """Return the tree to build from: with MOORAGE_REPOSITORY, a copy whose README links to that repository.
+    """Return the tree to build from: with MOORAGE_REPOSITORY, a copy with links to that repository in its README.
 
     An index shows the README without the files next to it.
     """

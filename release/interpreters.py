@@ -1,7 +1,7 @@
 """Find the supported interpreters of this machine; fetch missing ones from Debian.
 
 A fetched interpreter brings its own C library. patchelf makes it load that library from its directory, so it runs on an
-older system as if it were installed.
+older system like an installed one.
 """
 
 import os

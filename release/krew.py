@@ -1,6 +1,6 @@
 """Pack `kubectl moorage` for krew, write its manifest, and validate both with krew's own programs: `make krew`.
 
-An archive contains `moorage.pyz` and a launcher. The manifest names an archive for each platform whose file is in
+An archive contains `moorage.pyz` and a launcher. The manifest names an archive for each platform with a file in
 dist/; a release workflow builds each on a machine of that platform.
 """
 

@@ -26,7 +26,7 @@ Check = Callable[[ApiClient, Workload], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The state at one moment; all but ``seconds`` (since the scheduler was started) and ``bound`` is CPU seconds."""
+    """The state at one moment: CPU seconds, except ``seconds`` (since the scheduler was started) and ``bound``."""
 
     seconds: float
     bound: int

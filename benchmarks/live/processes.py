@@ -106,7 +106,7 @@ def _stat(process: Path) -> list[str]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Return whether a process is more than a zombie whose exit code was not collected."""
+    """Return whether a process is more than a zombie, which only has an exit code to collect."""
     return _stat(PROC / str(pid))[:1] not in ([], ["Z"], ["X"])
 
 
@@ -116,7 +116,7 @@ def _peak_mib(pid: int) -> float:
 
 def _counted_twice_mib(pids: Sequence[int]) -> float:
     """Return the memory that several processes share, which a sum counts more than once."""
-    # Anonymous pages are shared by forks only; pages of a file may be any other program's, too.
+    # Anonymous pages are shared by forks only; pages of a file may also belong to other programs.
     twice = sum(_mib(pid, "smaps_rollup", "Anonymous:") - _mib(pid, "smaps_rollup", "Pss_Anon:") for pid in pids)
     of_files: dict[str, list[int]] = {}
     for pid in pids:

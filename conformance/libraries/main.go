@@ -1,5 +1,5 @@
 // Command libraries evaluates the small languages of Kubernetes' libraries: quantities, CEL expressions, selectors and
-// generated names. It reads a question a line and writes an answer a line, so that two releases can be compared.
+// generated names. It reads a question and writes a result per line, so that two releases can be compared.
 //
 //	{"library": "quantity", "input": ["1.5Gi"]}     {"value": [1610612736, 1610612736000, "1536Mi"]}
 //	{"library": "labels", "input": ["a in (b)", "a=b"]}     {"value": true}
@@ -35,7 +35,7 @@ type answer struct {
 	Cost  *uint64 `json:"cost,omitempty"`
 }
 
-// Libraries by name. names.go adds those that only newer releases have.
+// Libraries by name. names.go adds the libraries of newer releases.
 var libraries = map[string]func([]string) answer{
 	"quantity": quantity,
 	"sum":      sum,
@@ -118,7 +118,7 @@ func matchFields(input []string) answer {
 	return answer{Value: selector.Matches(fields.Set(pairs(input[1])))}
 }
 
-// evaluate compiles an expression as a stored one; a second input asks whether it may be new.
+// evaluate compiles an expression as a stored one; a second input checks whether it is valid in a new object.
 func evaluate(input []string) answer {
 	kind := environment.StoredExpressions
 	if len(input) > 1 {

@@ -15,7 +15,7 @@ const (
 	resultError         = "error"
 	resultGated         = "gated"
 	resultIncomplete    = "incomplete" // its group, or a parent of the group, is missing
-	resultWaiting       = "waiting"    // a group whose victims are still terminating
+	resultWaiting       = "waiting"    // a group with victims that are still terminating
 )
 
 // decision is one entry of the decisions format.

@@ -245,7 +245,7 @@ func (g *groupLog) begin(state fwk.CycleState, pod *corev1.Pod) *attempt {
 	return begun
 }
 
-// attemptThatLedTo returns the attempt with the statuses of a member: of several, the one with the same node statuses.
+// attemptThatLedTo returns the attempt with the statuses of a member: among several attempts, that with the same node statuses.
 // It returns nil if the status is that of the group.
 func (g *groupLog) attemptThatLedTo(key string, status *fwk.Status) *attempt {
 	var fit *framework.FitError

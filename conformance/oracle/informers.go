@@ -31,7 +31,7 @@ var watchedKinds = []runtime.Object{
 	&corev1.Node{}, &corev1.Pod{},
 }
 
-// world is an informer factory whose informers receive changes by calls instead of watching an API server: all handlers
+// world is an informer factory. Its informers receive changes by calls instead of watching an API server: all handlers
 // have run when a call returns. There are no goroutines and no polling, and the caller determines the order of objects.
 type world struct {
 	informers.SharedInformerFactory

@@ -108,7 +108,7 @@ func (p *pass) run(ctx context.Context) outcome {
 	return made
 }
 
-// keep adds a decision. The rest of a partly placed group is tried again immediately; its last decision counts.
+// keep adds a decision. The rest of a partly placed group is retried immediately. Its last decision counts.
 func (p *pass) keep(made *outcome, decided decision, isMember bool) {
 	place, again := p.decided[decided.Pod]
 	switch {

@@ -74,7 +74,7 @@ func (r *recorder) RunFilterPluginsWithNominatedPods(ctx context.Context, state 
 	isNominated := isFirst && info.Node().Name == pod.Status.NominatedNodeName
 	r.attempt.tookNominatedNode = isNominated && status.IsSuccess()
 	if isNominated && r.attempt.narrowed != nil && status.IsRejected() {
-		// Upstream lists the plugin that rejected the nominated node among those that narrowed the search.
+		// Upstream lists the plugin that rejected the nominated node among the plugins that narrowed the search.
 		r.attempt.narrowedBy = sets.List(sets.New(r.attempt.narrowedBy...).Insert(status.Plugin()))
 	}
 	if status.IsSuccess() {
@@ -166,7 +166,7 @@ func (r *recorder) RunPermitPlugins(ctx context.Context, state fwk.CycleState, p
 	return waits, status
 }
 
-// The binding cycle does not wait and does not write. The pod stays assumed, and its claims and volumes stay reserved, for
+// The binding cycle does not wait and does not write. The pod is assumed, and its claims and volumes are reserved, for
 // the rest of the pass.
 
 func (r *recorder) RunPreBindPreFlights(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {

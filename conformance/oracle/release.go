@@ -19,14 +19,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// The parts of Kubernetes' Go API that differ between releases: those of 1.37 are here, older ones in release_before_1.37.go.
+// The parts of Kubernetes' Go API that differ between releases: this file has those of 1.37, release_before_1.37.go older ones.
 
 var (
 	kindsOfRelease    = []runtime.Object{&resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1alpha3.CompositePodGroup{}}
 	versionsOfRelease = schema.GroupVersions{schedulingv1beta1.SchemeGroupVersion, schedulingv1alpha3.SchemeGroupVersion}
 )
 
-// storedAs returns the version of an object that is served in several versions of which the scheduler reads one.
+// storedAs returns the version that the scheduler reads of an object served in several versions.
 func storedAs(obj runtime.Object) (runtime.GroupVersioner, bool) {
 	_, ok := obj.(*schedulingv1alpha3.PodGroup)
 	return schedulingv1beta1.SchemeGroupVersion, ok
@@ -66,7 +66,7 @@ func takeOverExecutor(executor *preemption.Executor, log *victimLog) {
 
 func rawScore(scored fwk.NodePluginScores, plugin int) int64 { return scored.RawScores[plugin].Score }
 
-// incompletePods lists pods whose group, or a parent of it, is missing.
+// incompletePods lists pods with a missing group or parent group.
 func (p *pass) incompletePods() []*corev1.Pod { return p.queue.IncompletePodGroupPodsPods() }
 
 func (p *pass) queuedPod(pod *corev1.Pod) (*framework.QueuedPodInfo, bool) {

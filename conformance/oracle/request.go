@@ -137,7 +137,7 @@ var baseGates = map[string]bool{
 	string(features.OpportunisticBatching):    false,
 }
 
-// emulate sets the release whose feature gates apply, and the base gates that it has; an empty text means that of this program.
+// emulate sets the release that defines the feature gates, and its base gates. An empty text selects the release of this program.
 func emulate(release string) error {
 	mutable := utilfeature.DefaultMutableFeatureGate
 	if release != "" {

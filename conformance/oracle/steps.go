@@ -161,7 +161,7 @@ func (r *replay) hasNext() bool {
 	return false
 }
 
-// fail ends the attempt of a popped pod as the scheduler would: rejected by plugins, or with an error if there are none.
+// fail ends the attempt of a popped pod as the scheduler would: rejected by plugins, or with an error without plugins.
 func (r *replay) fail(s step) error {
 	pod, profile, err := r.popped(s.Pod)
 	if err != nil {

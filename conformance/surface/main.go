@@ -253,7 +253,7 @@ func tagValue(tag, key string) string {
 	return ""
 }
 
-// markers lists comment lines such as +optional and +k8s:immutable, without those that concern code generation.
+// markers lists comment lines such as +optional and +k8s:immutable, except markers for code generation.
 func markers(docs ...*ast.CommentGroup) []string {
 	var lines []string
 	for _, doc := range docs {

@@ -35,7 +35,7 @@ class DownloadError(Exception):
 
 
 class Version(NamedTuple):
-    """A release: Kubernetes 1.x, whose libraries are numbered 0.x."""
+    """A release: Kubernetes 1.x with libraries 0.x."""
 
     minor: int
     patch: int
@@ -164,7 +164,7 @@ def _short(error: str) -> str:
 
 
 def published(minor: int) -> list[str]:
-    """Return the versions of a minor whose API or scheduler modules can be downloaded, oldest first."""
+    """Return the versions of a minor with downloadable API or scheduler modules, oldest first."""
     suffixes = [*(f"0{suffix}" for suffix in _PRE_RELEASES), *(str(patch) for patch in range(6))]
     versions = [Version.parse(f"v1.{minor}.{suffix}") for suffix in suffixes]
     with ThreadPoolExecutor(12) as pool:

@@ -51,7 +51,7 @@ class Change:
 
 
 def read_surface(release: Release, modules: Collection[str]) -> dict[str, Json]:
-    """Read all areas that a release has in some modules: those that can be downloaded for both releases."""
+    """Read all areas that a release has in some modules: the modules that can be downloaded for both releases."""
     program = _build()
     surfaces = {}
     for area, places in AREAS.items():
@@ -82,7 +82,7 @@ def compare_surfaces(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[C
 
 def _gates(old: Json, new: Json) -> Iterator[Change]:
     for name in sorted({*old["gates"], *new["gates"]}):
-        # Gates of libraries are listed in Kubernetes, too.
+        # Gates of libraries are also listed in Kubernetes.
         before, after = (_distinct(side["gates"].get(name)) for side in (old, new))
         if before is None:
             yield Change("feature gates", "added", name, _rows(after or []), new=after)
@@ -186,7 +186,7 @@ def _constants(old: Json, new: Json) -> Iterator[Change]:
 
 
 def _texts(old: Json, new: Json) -> Iterator[Change]:
-    """Compare texts of the whole area: a text that moves to another file has not changed."""
+    """Compare texts of the complete area: a text that moves to another file has not changed."""
     before, after = (
         {text: file for file, texts in sorted(side["texts"].items()) for text in texts} for side in (old, new)
     )

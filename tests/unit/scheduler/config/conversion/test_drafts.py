@@ -70,7 +70,7 @@ def test_conversion_is_faithful_until_a_setting_is_lost() -> None:
     notes = Notes()
     notes.add(Effect.RENAMED, "a", "is b")
     assert notes.are_faithful
-    notes.lost("c", "no such field")
+    notes.report_loss("c", "no such field")
     assert not notes.are_faithful
     assert [str(note) for note in notes] == ["renamed: a: is b", "lost: c: no such field"]
 

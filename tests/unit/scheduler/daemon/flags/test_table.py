@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.scheduler.daemon.flags.table import FLAGS, GROUPS, OWN, shown
+from moorage.scheduler.daemon.flags.table import FLAGS, GROUPS, OWN, format_value
 
 #: Name, type and default as kube-scheduler 1.37.1 prints them in its help.
 UPSTREAM = """
@@ -76,7 +76,7 @@ def test_every_upstream_flag_has_its_type_and_default(line: str) -> None:
     name, kind, *default = line.split()
     flag = FLAGS[name]
     assert flag.kind.name == kind
-    assert shown(flag.default) == " ".join(default)
+    assert format_value(flag.default) == " ".join(default)
 
 
 def test_flags_unknown_to_upstream_are_marked() -> None:
