@@ -6,7 +6,7 @@ node: decoding, queue, cache, the attempt of a pod that uses the object, and the
 same for the next ordinary pod after a pod was bound, a pod was deleted and a node has changed. Each row runs in a
 process forked from one prepared cluster.
 
-``--waiting`` measures events instead: the CPU time of an event per thousand waiting pods, by the reason why the pods wait.
+``--waiting`` measures events instead: the CPU time of an event per thousand waiting pods, by the reason of waiting.
 """
 
 import argparse
