@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from moorage.insight.explain.workloads import explain_workload
-from moorage.insight.whatif.edits import edit_from
+from moorage.insight.whatif.edits import decode_edit
 from moorage.insight.whatif.workload_pods import find_workload
 from tests.unit.insight.explain.clusters import Object, node, session
 
@@ -94,7 +94,7 @@ def test_all_pods_fit_with_the_first_suggestion(objects: list[Object], text: str
         assert explanation.next is not None
         first = explanation.next.changes[0]
         assert (explanation.fits, first.text) == (0, text)
-        opened.apply(*map(edit_from, first.edits))
+        opened.apply(*map(decode_edit, first.edits))
         changed = find_workload(opened, "deployment/web", "default")
         assert changed is not None
         assert explain_workload(opened, changed).fits == 2
