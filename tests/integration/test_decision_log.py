@@ -33,6 +33,6 @@ def test_each_decision_is_logged(tmp_path: Path) -> None:
 def test_unwritable_file_is_rejected(tmp_path: Path) -> None:
     flags = ("--decision-log=/nowhere/at/all", "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert result.returncode == 1
     assert "--decision-log: /nowhere/at/all: the file cannot be written: No such file or directory" in result.stderr

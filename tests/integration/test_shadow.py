@@ -412,7 +412,7 @@ def test_invalid_flags_are_rejected_at_the_start(tmp_path: Path, flags: str, pro
     (tmp_path / "shadow.yaml").write_text(SAME)
     given = flags.replace("FILE", str(tmp_path / "shadow.yaml")).split()
     command = [MOORAGE, "scheduler", *given, "--master=http://127.0.0.1:1", "--leader-elect=false", "--secure-port=0"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 

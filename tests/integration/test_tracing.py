@@ -178,7 +178,7 @@ def test_scheduling_works_without_a_collector(tmp_path: Path) -> None:
 def test_invalid_endpoint_is_rejected(flag: str, problem: str) -> None:
     flags = ("--tracing-endpoint=http://127.0.0.1:9", flag, "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 

@@ -24,7 +24,7 @@ def ask(names: list[str]) -> dict[str, Json]:
     request = ({"id": name, "featureGates": ROWS[name][0], "steps": ROWS[name][1]} for name in names)
     lines = "".join(json.dumps(row) + "\n" for row in request)
     command = [find_binary(), "queue", "--stream"]
-    ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=300)
     answers = {answer["id"]: answer for answer in map(json.loads, ran.stdout.splitlines())}
     if broken := {name: answer["error"] for name, answer in answers.items() if "error" in answer}:
         raise SystemExit(f"the oracle could not replay: {broken}")

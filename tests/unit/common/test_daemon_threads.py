@@ -23,7 +23,7 @@ def test_endless_call_is_reported_and_interrupted() -> None:
 
     with pytest.raises(MoorageError, match=r"spinning did not end within 0\.1 s$"):
         asyncio.run(call_in_thread(spin, 0.1, "spinning"))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while any(thread.name == "spinning" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

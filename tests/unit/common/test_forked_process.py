@@ -36,7 +36,7 @@ CODES = {
 @pytest.mark.parametrize(("work", "code"), CODES.values(), ids=CODES)
 def test_exit_code_is_that_of_the_child(work: str, code: int) -> None:
     with start(work) as program:
-        program.communicate(timeout=30)
+        program.communicate(timeout=300)
     assert program.returncode == code
 
 

@@ -408,7 +408,7 @@ def test_slow_program_is_killed(
     assert "did not end within 1 s and was killed" in message
     group = int((tmp_path / "pid").read_text())
     # SIGKILL has been sent, but the kernel needs a moment to end processes on another core.
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 300
     while (states := states_of_group(group)) and set(states) != {"Z"} and time.monotonic() < patience:
         time.sleep(0.01)
     assert set(states) <= {"Z"}, "nothing that it started runs on"
