@@ -46,6 +46,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._parser: RequestParser | None = None
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        self._unstarted: Coroutine[Any, Any, Reply | ReplyStream] | None = None
+        """The handler of a request before the first step of its task."""
         self._stream: ReplyStream | None = None
         self._is_closing = False
         self._is_reading = True
@@ -85,8 +87,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Abort running requests and drop references to this object."""
         self._is_closing = True
         self._tracker.discard(self)
-        if self._task is not None:
-            self._task.cancel()
+        # A task that is cancelled before its first step runs none of its own code, so it is released here. Otherwise,
+        # TLS buffers of up to a MiB would remain until a garbage collection of the oldest generation, which is rare.
+        task, self._task = self._task, None
+        unstarted, self._unstarted = self._unstarted, None
+        if task is not None:
+            task.cancel()
+        if unstarted is not None:
+            unstarted.close()
         if self._stream is not None:
             self._stream.stop()
             self._stream = None
@@ -173,6 +181,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if isinstance(answer, Reply):
             self._send(answer, with_body=with_body)
         elif isinstance(answer, Coroutine):
+            self._unstarted = answer
             self._task = asyncio.get_running_loop().create_task(self._finish(request, answer, with_body))
         else:
             self._begin(answer)
@@ -191,6 +200,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self, request: HttpRequest, answer: Coroutine[Any, Any, Reply | ReplyStream], with_body: bool
     ) -> None:
         reply: Reply | ReplyStream
+        self._unstarted = None
         try:
             reply = await answer
         except Exception:
