@@ -114,7 +114,7 @@ def read_csv(
 ) -> Iterator[CsvLine]:
     """Read a CSV file. An unknown column is rejected if its name resembles a known one.
 
-    ``header`` has the column names of a file without them.
+    ``header`` has the column names of a file without them. A first line with these names is skipped.
     """
     with _open_lines(path) as file:
         reader = csv.reader(_read_lines(path, file), strict=True, delimiter=separator)
@@ -123,7 +123,7 @@ def read_csv(
                 header = [name.strip() for name in next(reader, [])]
             _check_header(f"{path}, line 1, column", header, required, columns)
             for cells in reader:
-                if not cells:
+                if not cells or (reader.line_num == 1 and [name.strip() for name in cells] == [*header]):
                     continue
                 location = f"{path}, line {reader.line_num}"
                 if len(cells) != len(header):

@@ -85,6 +85,11 @@ def test_percentages_of_pai_become_shares_and_whole_gpus(tmp_path: Path) -> None
     assert (whole.gpus, whole.gpu_milli, whole.runs) == (2, 1000, None), "it had not ended"
 
 
+def test_header_that_a_user_added_is_skipped(tmp_path: Path) -> None:
+    header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+    assert read(tmp_path, "pai", header + PAI) == read(tmp_path, "pai", PAI)
+
+
 def test_instances_of_dlrm_keep_their_limit_per_node(tmp_path: Path) -> None:
     first, second = read(tmp_path, "dlrm", DLRM)[0]
     assert (first.arrives, first.runs, first.max_per_node, first.labels) == (0.0, None, 8, {"app": "app_0"})

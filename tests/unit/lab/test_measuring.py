@@ -193,6 +193,46 @@ def test_pending_pods_are_counted_at_the_points() -> None:
     ]
 
 
+def test_pods_that_arrive_one_by_one_are_measured_once_per_cent_of_requests() -> None:
+    # Each pod requests 0.4% of 4 cores, so percents 1, 2, 3 and 4 are crossed by pods 3, 5, 8 and 10.
+    pods = [TracePod(f"p{number}", float(number), cpu_milli=16) for number in range(10)]
+    result = run_trial(trial_with(*pods, cluster=pool_cluster(1), arrivals_only=True))
+    assert [(point.at, point.asked) for point in result.points] == [
+        (2.0, 0.012),
+        (4.0, 0.02),
+        (7.0, 0.032),
+        (9.0, 0.04),
+    ]
+
+
+def test_means_of_nodes_and_queue_cover_the_time_until_the_last_arrival() -> None:
+    pods = (TracePod("a", 0.0, 60.0, cpu_milli=4000), TracePod("huge", 50.0, 9.0, cpu_milli=9000))
+    last = TracePod("last", 100.0, 1.0, cpu_milli=1)
+    measures = run_trial(trial_with(*pods, last, cluster=pool_cluster(2))).trial.measures
+    assert measures["nodes.mean"] == 2.0
+    assert measures["nodes.used"] == pytest.approx(0.6)
+    assert (measures["queue.mean"], measures["queue.max"]) == (pytest.approx(0.5), 1.0)
+
+
+def test_allocation_and_nodes_in_use_are_those_at_the_end_if_pods_arrive_one_by_one() -> None:
+    pods = [TracePod(f"p{number}", float(number), cpu_milli=4000) for number in range(2)]
+    measures = run_trial(trial_with(*pods, cluster=pool_cluster(3), arrivals_only=True)).trial.measures
+    assert measures["nodes.used"] == 2.0
+    assert measures["allocation.cpu"] == pytest.approx(2 / 3)
+
+
+def test_fairness_compares_the_served_shares_of_tenants() -> None:
+    first = TracePod("a", 0.0, 30.0, cpu_milli=4000, tenant="red")
+    second = TracePod("b", 20.0, 30.0, cpu_milli=4000, tenant="blue")
+    result = run_trial(trial_with(first, second, cluster=pool_cluster(1)))
+    waited = next(row.waited for row in result.pods if row.pod == "b")
+    assert waited is not None
+    assert waited >= 10.0
+    share = 30.0 / (30.0 + waited)
+    assert result.trial.measures["fairness.least"] == pytest.approx(share)
+    assert result.trial.measures["fairness.jain"] == pytest.approx((1 + share) ** 2 / (2 * (1 + share**2)))
+
+
 def test_pods_that_arrive_together_are_measured_for_the_longest_duration() -> None:
     pods = (TracePod("a", 0.0, 30.0, cpu_milli=4000), TracePod("b", 0.0, 60.0, cpu_milli=4000))
     measures = run_trial(trial_with(*pods, TracePod("c", 0.0, 10.0, cpu_milli=4000), cluster=pool_cluster(2)))
