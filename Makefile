@@ -113,6 +113,10 @@ bench-latency: $(INSTALLED)  ## Measure the time from creation to binding of bot
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
 
+bench-perf: $(INSTALLED)  ## Play the workloads of scheduler_perf with a threshold with both schedulers (needs Go, takes hours); WORKLOAD=part of a name, SCALE=0.1
+	conformance/control-plane etcd kube-apiserver kube-scheduler kube-controller-manager
+	$(BIN)/python -m benchmarks.scheduler_perf $(WORKLOAD) --scale $(or $(SCALE),1)
+
 bench-extender: $(INSTALLED)  ## Compare a plugin in process with the same plugin as an extender of kube-scheduler, with 1,000 nodes (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)

@@ -2,16 +2,19 @@
 
 import re
 from compileall import compile_dir, compile_file
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import moorage
 
 
+@cache
 def compile_program(package: Path | None = None) -> None:
     """Compile changed modules, even if PYTHONDONTWRITEBYTECODE would make each start compile all of them.
 
-    Dependencies may not be compiled either: uv leaves this to the first start, which may lack write permission.
+    Once per process: checking all files takes seconds. Dependencies may not be compiled either, because uv leaves this
+    to the first start, which may lack write permission.
     """
     compile_dir(package or Path(moorage.__file__).parent, quiet=1)
     for name in _needed("moorage", set()):
