@@ -220,6 +220,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._serve(self._parser)
 
     def _send(self, reply: Reply, *, with_body: bool = True) -> None:
+        if self.transport.is_closing():
+            # The client disconnected. uvloop logs each further write to a TLS connection.
+            self._is_closing = True
+            return
         self.transport.write(encoded(reply, keeps_alive=self._keeps_alive, with_body=with_body))
         self._on_answer()
 
@@ -244,7 +248,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def send(self, piece: bytes) -> None:
         """Write a piece of a stream."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(piece)
 
     def end(self) -> None:

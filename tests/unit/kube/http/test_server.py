@@ -309,6 +309,26 @@ def test_connection_that_is_lost_with_a_request_is_freed_without_a_garbage_colle
         gc.collect()  # reports coroutines that were never awaited
 
 
+def test_closed_connection_gets_no_replies(caplog: pytest.LogCaptureFixture) -> None:
+    """Event loops log writes to closed connections, so a client could fill the log."""
+    requests = b"GET /a HTTP/1.1\r\n\r\n" * 20
+
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY))
+        port = await server.listen("127.0.0.1", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not (open_connections := [item for item in server._connections if isinstance(item, ServerConnection)]):
+            await asyncio.sleep(0)
+        open_connections[0].transport.abort()
+        server.buffer[: len(requests)] = requests
+        open_connections[0].buffer_updated(len(requests))
+        writer.close()
+        await server.stop(0)
+
+    asyncio.run(main())
+    assert caplog.messages == []
+
+
 def test_a_request_that_never_ends_is_given_up() -> None:
     async def scenario(
         _site: Site, server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
