@@ -11,7 +11,7 @@ N ?= 1000
 RANDOM_SEED ?=
 PYTEST = $(BIN)/python -m pytest -q $(if $(RANDOM_SEED),--randomly-seed=$(RANDOM_SEED) --hypothesis-seed=$(RANDOM_SEED))
 LIVE ?= tests/live
-# Randomized tests of docs/explanation/what-holds-under-faults.md that need no server: `make conformance` runs them
+# Randomized tests of docs/explanation/guarantees-under-faults.md that need no server: `make conformance` runs them
 # with another seed than `make test`.
 HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/property/test_queue_histories.py tests/unit/scheduler/engine/cycle/test_profile_runner.py tests/unit/scheduler/engine/test_scheduler.py \
   tests/unit/scheduler/framework/test_nodeinfo.py tests/unit/scheduler/plugins/dynamic_resources/cel/test_cost.py tests/unit/scheduler/plugins/dynamic_resources/allocation/test_search_bounds.py \

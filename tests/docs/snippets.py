@@ -94,7 +94,12 @@ def parse_commands(text: str) -> list[Command]:
 
 
 def is_shown(expected: str, output: str) -> bool:
-    """Return whether a line is in the output; spaces may differ, and ``…`` matches any text."""
-    required = [re.escape(part.strip()) for part in expected.split("…")]
-    pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(required))
-    return any(re.search(pattern, re.sub(r"\s+", " ", line)) for line in (*output.splitlines(), output))
+    """Return whether a line is in the output; spaces may differ, and ``…`` matches any text in one line.
+
+    A line without ``…`` may be wrapped in the output. ``…`` must not join lines: it would match the end of another one.
+    """
+    pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", re.escape(expected.strip()))
+    # Spaces around ``…`` are required, so that `node-…  1` does not match `node-1  0`; between them may be nothing.
+    pattern = re.sub(r"^…(\\s\+)?|(\\s\+)?…$", ".*", pattern.replace(r"\s+…\s+", r"\s+(?:.*\s+)?"))
+    texts = output.splitlines() if "…" in expected else (*output.splitlines(), output)
+    return any(re.search(pattern.replace("…", ".*"), re.sub(r"\s+", " ", text)) for text in texts)

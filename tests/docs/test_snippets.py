@@ -97,7 +97,12 @@ SHOWN = {
     "with other spaces": ("a   b", "a b", True),
     "a part of the line": ("Scheduled … to node-…", "Normal Scheduled 3s moorage assigned a to node-17", True),
     "another line": ("pod/a created", "pod/b created", False),
-    "several lines": ("one … three", "one\ntwo\nthree", True),
+    "a line that is wrapped in the output": ("one two three", "one two\nthree", True),
+    "an ellipsis across lines": ("one … three", "one\ntwo\nthree", False),
+    "an ellipsis and the end of another line": ("b  node-…  0", "a node-1 0\nb node-1 1\nc node-2 0", False),
+    "an ellipsis and the end of its own word": ("b  node-…  1", "b node-1 0", False),
+    "an ellipsis for nothing": ("a … b …", "a b", True),
+    "an ellipsis alone": ("…", "one\ntwo", True),
 }
 
 

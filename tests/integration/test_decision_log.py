@@ -35,4 +35,4 @@ def test_unwritable_file_is_rejected(tmp_path: Path) -> None:
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert result.returncode == 1
-    assert "--decision-log: /nowhere/at/all: the file cannot be written: No such file or directory" in result.stderr
+    assert "--decision-log /nowhere/at/all: the file cannot be written: No such file or directory" in result.stderr

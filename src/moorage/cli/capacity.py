@@ -24,7 +24,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     pod_file: PodFile,
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
-    config: options.Config = None,
+    config: options.LiveConfig = None,
     limit: Limit = 10_000,
     output: options.Answer = options.AnswerFormat.TEXT,
     kubeconfig: options.Kubeconfig = "",

@@ -73,7 +73,7 @@ def check(
     typer.echo(f"{file}: OK")
     for name, enabled in profiles.items():
         filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])
-        counts = f"{len(enabled.names)} plugins, {filters} filter, {scores} score"
+        counts = f"{len(enabled.names)} plugins, of which {filters} filter and {scores} score"
         typer.echo(f"  {name}: {counts}")
 
 

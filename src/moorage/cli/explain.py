@@ -54,7 +54,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
     decision_log: options.DecisionLog = None,
-    config: options.Config = None,
+    config: options.LiveConfig = None,
     node: NodeName = "",
     output: Output = ExplanationFormat.TEXT,
     timeout: Timeout = "10s",

@@ -70,7 +70,7 @@ RayAddressOption = Annotated[
 @app.command(cls=options.Command)
 def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[
-        Path, typer.Argument(metavar="EXPERIMENT", help="YAML file; docs/reference/lab.md describes the format.")
+        Path, typer.Argument(metavar="EXPERIMENT", help="YAML file with traces, clusters and configurations.")
     ],
     out: Annotated[
         Path | None,
@@ -135,7 +135,11 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     job = None
     if on is Backend.KUBERNETES:
         if not image or not claim:
-            raise InputError("--on kubernetes", "needs --image and --claim", hint="see docs/reference/lab.md")
+            raise InputError(
+                "--on kubernetes",
+                "needs --image and --claim",
+                hint="pass an image and a claim for the results",
+            )
         job = JobSettings(image, claim, claim_dir or experiment.parent, namespace, workers, kubeconfig, context)
     is_interrupted = False
     trials: list[TrialResult] = []

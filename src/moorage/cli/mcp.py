@@ -56,7 +56,7 @@ Transport = Annotated[
 def mcp(
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
-    config: options.Config = None,
+    config: options.LiveConfig = None,
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
     http_port: Transport = None,
@@ -68,6 +68,12 @@ def mcp(
     that kubectl uses, a snapshot, or files. Needs moorage[mcp].
     """
     start_lightly()
+    given = [("-f", path) for path in file or ()]
+    given += [("--snapshot", snapshot), ("--config", str(config or "")), ("--kubeconfig", kubeconfig)]
+    for option, path in given:
+        if path and not Path(path).expanduser().exists():
+            hint = "correct the path in the configuration of the MCP client"
+            raise InputError(f"{option} {path}", "the file does not exist", hint=hint)
     cluster = [part for path in file or () for part in ("-f", path)]
     for option, value in (("--snapshot", snapshot), ("--kubeconfig", kubeconfig), ("--context", context)):
         cluster += [option, value] if value else []

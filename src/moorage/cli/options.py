@@ -145,7 +145,14 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of a command line. Raise InputError for an unknown one."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            hint = did_you_mean(args[0], self.commands) or f"run '{ctx.command_path} --help' for the commands"
+            nested = {
+                name: f"{group} {name}"
+                for group, command in self.commands.items()
+                for name in getattr(command, "commands", ())
+            }
+            is_nested = f"did you mean '{nested[args[0]]}'?" if args[0] in nested else ""
+            usage = f"run '{ctx.command_path} --help' for the commands"
+            hint = is_nested or did_you_mean(args[0], self.commands) or usage
             raise InputError(ctx.command_path, f"unknown command: {args[0]}", hint=hint)
         return super().resolve_command(ctx, args)
 
@@ -229,7 +236,8 @@ MinCompatibilityVersion = Annotated[
     typer.Option(
         "--min-compatibility-version",
         metavar="VERSION",
-        help="Oldest release in the control plane (default: the release before the emulated one).",
+        help="Oldest Kubernetes version of the API servers that the scheduler must work with (default: the release "
+        "before the emulated one).",
     ),
 ]
 Plugins = Annotated[
@@ -249,8 +257,16 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Scheduler configuration (default: kube-scheduler's defaults plus each --plugin; for a live cluster, the "
-        "configuration of its scheduler if it is readable).",
+        help="Scheduler configuration (default: kube-scheduler's defaults, with each --plugin enabled).",
+    ),
+]
+LiveConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Scheduler configuration (default: kube-scheduler's defaults, with each --plugin enabled; for a live "
+        "cluster, the configuration of its scheduler if it is readable).",
     ),
 ]
 ClusterFiles = Annotated[
@@ -397,7 +413,8 @@ def load_live_policy(
 ) -> "Policy":
     """Return the policy of the options. Without --config, that of the scheduler in a live cluster if it is known."""
     if config is None and cluster.config_source:
-        print_note(f"{cluster.config_source}; --config FILE sets another", quiet=quiet)
+        correction = "--config FILE sets another" if cluster.config else "pass its --config and --plugin"
+        print_note(f"{cluster.config_source}; {correction}", quiet=quiet)
     if config is None and cluster.config:
         try:
             return load_policy(cluster.config, plugins, gates)
@@ -428,12 +445,21 @@ def prints_to_stderr() -> AbstractContextManager[Any]:
 
 
 def load_cluster(
-    files: list[str] | None, snapshot: str, kubeconfig: str, context: str, *, quiet: bool = False
+    files: list[str] | None,
+    snapshot: str,
+    kubeconfig: str,
+    context: str,
+    *,
+    quiet: bool = False,
+    is_live: bool = False,
 ) -> "LoadedCluster":
-    """Read the cluster that the options name, and print notes about it to stderr."""
+    """Read the cluster that the options name, and print notes about it to stderr.
+
+    ``is_live`` is for commands without -f and --snapshot.
+    """
     from moorage import insight
 
-    source = insight.ClusterSource(files or (), snapshot, kubeconfig, context)
+    source = insight.ClusterSource(files or (), snapshot, kubeconfig, context, is_live)
     with reading_progress(quiet=quiet) as progress:
         cluster = insight.load_cluster(source, progress=progress)
     if cluster.note:

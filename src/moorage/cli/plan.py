@@ -70,7 +70,7 @@ class PlanOptions(NamedTuple):
 
     file: options.ClusterFiles = None
     snapshot: options.Snapshot = ""
-    config: options.Config = None
+    config: options.LiveConfig = None
     output: Output = PlanFormat.TEXT
     max_moves: MaxMoves = None
     exclude: Exclude = None
@@ -186,8 +186,9 @@ def rebalance(
 ) -> None:
     """Plan moves that correct outdated or uneven placements.
 
-    A pod moves if the plugins now reject its node (taints, affinity, topology spread), if another pod of its controller
-    is on the node, or if the node is hot (--hot). A pod moves only to a better node. Nothing is written to the cluster.
+    A pod moves if the plugins now reject its node (taints, affinity, topology spread), if several pods of its
+    controller share the node and another node has none, or if the node is hot (--hot). A pod moves only to a better
+    node. Nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
@@ -227,14 +228,19 @@ def fit(
 
 @app.command(cls=options.Command)
 def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File written by `moorage plan -o json`.")],
+    plan_file: Annotated[
+        str,
+        typer.Argument(metavar="PLAN", help="File written by `moorage plan drain -o json` or another plan command."),
+    ],
     step: Annotated[bool, typer.Option("--step", help="Execute the next step.")] = False,
-    all_steps: Annotated[bool, typer.Option("--all", help="Execute all steps; stop if the cluster differs.")] = False,
+    all_steps: Annotated[
+        bool, typer.Option("--all", help="Execute all steps; stop if the cluster differs from the plan.")
+    ] = False,
     timeout: Annotated[
         str,
         typer.Option("--timeout", metavar="DURATION", help="Time limit for the evictions and replacements of a step."),
     ] = "5m",
-    config: options.Config = None,
+    config: options.LiveConfig = None,
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
     plugin: options.Plugins = None,
@@ -261,7 +267,7 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     from moorage.insight import ClusterSource, apply_plan_step, plan_lines, read_plan
 
     plan = read_plan(plan_file)
-    cluster = options.load_cluster(None, "", kubeconfig, context, quiet=quiet)
+    cluster = options.load_cluster(None, "", kubeconfig, context, quiet=quiet, is_live=True)
     gates = options.GateFlags(feature_gates, emulated_version)
     policy = load_cluster_policy(cluster, config, plugin, gates, quiet=quiet)
     source = ClusterSource((), "", kubeconfig, context)

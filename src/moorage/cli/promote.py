@@ -52,10 +52,12 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 ) -> None:
     """Activate a shadow configuration, or restore the previous one.
 
-    The configuration is validated, and the differences are printed. The running scheduler reloads it without a
-    restart. If SHADOW omits leaderElection, clientConnection or extenders, the active values are kept. A different
-    leaderElection or clientConnection is an error: it needs a restart. Both configurations are validated on this
-    machine: pass the --plugin options of the scheduler. The previous configuration is saved: --undo restores it.
+    Replaces the scheduler's configuration, a file or a ConfigMap, by SHADOW. The scheduler reloads it without a
+    restart. The differences are printed, and the previous configuration is saved for --undo.
+
+    Both configurations are validated on this machine first: pass the --plugin options of the scheduler. If SHADOW omits
+    leaderElection, clientConnection or extenders, the values of the active configuration remain. A different
+    leaderElection or clientConnection is an error, because these settings need a restart.
     """
     start_lightly()
     from moorage.common.errors import InputError

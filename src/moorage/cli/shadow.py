@@ -10,7 +10,7 @@ from moorage.cli.startup import start_lightly
 
 app = options.make_group("""Compare a second configuration with the active one.
 
-`moorage scheduler --shadow FILE` evaluates a second configuration alongside the active one, without
+The scheduler evaluates the second configuration with `moorage scheduler --shadow FILE`, without
 changing the cluster.
 """)
 

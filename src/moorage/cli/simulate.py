@@ -135,7 +135,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     What-if questions: --snapshot loads a saved live cluster, and -f adds objects to it. --set, --remove-node and
     --add-nodes change the cluster first. --compare simulates two configurations.
 
-    To print the decisions of a real scheduler in the same format instead, add --decision-log.
+    With --decision-log FILE, nothing is simulated: the logged decisions are printed in the same format.
 
     The exit code is 2 for invalid input, 1 if an attempt ended in an error, for example because a plugin raised an
     exception, and 0 otherwise, even if pods are unschedulable.

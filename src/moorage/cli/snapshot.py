@@ -46,7 +46,7 @@ def snapshot(
     if anonymize and (all_fields or annotations):
         problem = "annotations, env and commands cannot be anonymized"
         raise InputError("--anonymize", problem, hint="omit --all-fields and --annotations")
-    source = ClusterSource(kubeconfig=kubeconfig, context=context)
+    source = ClusterSource(kubeconfig=kubeconfig, context=context, is_live=True)
     with options.reading_progress(quiet=quiet) as progress:
         read, _, server = read_server(source, with_annotations=annotations, all_fields=all_fields, progress=progress)
     contents = read.contents

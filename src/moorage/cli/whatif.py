@@ -10,7 +10,7 @@ from moorage.common.durations import parse_duration
 
 MAX_NAMES: Final = 5
 FORECAST_DRAWS: Final = 30
-app = options.make_group("""Find the fewest nodes, or serve what-if questions over HTTP.
+app = options.make_group("""Find the fewest nodes for all pods, or serve what-if questions.
 
 To simulate a changed cluster, use `moorage simulate` with --set, --remove-node or --add-nodes.
 """)
@@ -51,9 +51,10 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     proof = "proven minimum" if is_optimal else f"lower bound: {result.at_least}"
     if result.unplaced:
         names = ", ".join(result.unplaced[:MAX_NAMES]) + (", …" if len(result.unplaced) > MAX_NAMES else "")
-        typer.echo(f"pending and without a fitting node ({len(result.unplaced)}): {names}")
+        verb = "pod fits" if len(result.unplaced) == 1 else "pods fit"
+        typer.echo(f"{len(result.unplaced)} pending {verb} on no node: {names}")
     pods_text = "all other pods" if result.unplaced else "all pods"
-    typer.echo(f"{result.needed} of {result.of} nodes can hold {pods_text} ({proof})")
+    typer.echo(f"{pods_text} fit on {result.needed} of {result.of} nodes ({proof})")
     for name in result.spare:
         typer.echo(f"  {name} can be removed")
 

@@ -84,7 +84,7 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     class_label: options.ClassLabel = "",
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
-    config: options.Config = None,
+    config: options.LiveConfig = None,
     output: options.Answer = options.AnswerFormat.TEXT,
     checks: Checks = None,
     draws: Draws = 50,

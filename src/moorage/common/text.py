@@ -4,7 +4,7 @@ The middle is omitted, since a message starts with the place of a problem and en
 """
 
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 MAX_MESSAGE: Final = 16 * 1024
@@ -28,12 +28,26 @@ def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     return f"{text[: kept_length - tail]} … ({left_out:,} characters omitted) … {text[-tail:]}"
 
 
-def format_traceback(error: BaseException) -> str:
+def format_traceback(error: BaseException, *, omitted_directory: str = "") -> str:
     """Return the traceback of an exception for the field ``exception`` of a log line, without local variables.
 
-    structlog's default renderer shows the variables of an ``exc_info``. Their ``repr`` may raise or reveal a secret.
+    Frames of files in ``omitted_directory`` are omitted, unless there are no others. structlog's default renderer shows
+    the variables of an ``exc_info``. Their ``repr`` may raise or reveal a secret.
     """
-    return shortened("".join(traceback.format_exception(error)).rstrip(), MAX_TRACE)
+    trace = traceback.TracebackException.from_exception(error)
+    if omitted_directory:
+        for part in _chain(trace):
+            kept = [frame for frame in part.stack if not frame.filename.startswith(omitted_directory)]
+            part.stack = traceback.StackSummary.from_list(kept) if kept else part.stack
+    return shortened("".join(trace.format()).rstrip(), MAX_TRACE)
+
+
+def _chain(trace: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """Yield an exception and those that caused it."""
+    current: traceback.TracebackException | None = trace
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def cut_note(note: str) -> str:

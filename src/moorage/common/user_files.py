@@ -21,12 +21,17 @@ _OTHER_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
 )
 
 
+def _locate(path: str | Path, where: str) -> str:
+    """Return ``--option PATH``, ``field: PATH`` or ``PATH``."""
+    return f"{where}{'' if where.startswith('-') else ':'} {path}" if where else str(path)
+
+
 def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
     """Open a regular file. Raise InputError if that is impossible.
 
     ``location`` is the flag or field that names the file. ``hint`` describes the expected file.
     """
-    location = f"{where}: {path}" if where else str(path)
+    location = _locate(path, where)
     try:
         # Opening a pipe waits for its writer, and a device may never end: check before opening.
         mode = os.stat(path).st_mode
@@ -44,7 +49,7 @@ def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
 
 def read_file(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> bytes:
     """Read a regular file of at most ``limit`` bytes. Raise InputError if that is impossible."""
-    location = f"{where}: {path}" if where else str(path)
+    location = _locate(path, where)
     with open_file(path, where=where, hint=hint) as file:
         try:
             # The size may be unknown, as in /proc, or grow.
@@ -63,7 +68,7 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        location = f"{where}: {path}" if where else str(path)
+        location = _locate(path, where)
         raise not_utf8(location, content.splitlines(keepends=True)) from error
 
 
@@ -90,7 +95,7 @@ def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 def not_writable(path: str | Path, error: OSError, *, where: str = "", hint: str = "") -> InputError:
     """Return the error for an output file that cannot be written."""
-    location = f"{where}: {path}" if where else str(path)
+    location = _locate(path, where)
     problem = f"the file cannot be written: {error.strerror or error}"
     return InputError(location, problem, hint=hint or "use a file in an existing, writable directory")
 

@@ -21,7 +21,7 @@ from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.common.version import RELEASE
 
 FLAG: Final = "--feature-gates"
-GATES_PAGE: Final = "docs/reference/feature-gates.md lists the gates"
+GATES_PAGE: Final = "correct or remove it; the page 'Feature gates' of the documentation lists all gates"
 COMPONENT: Final = "kube"
 
 

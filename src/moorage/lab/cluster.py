@@ -257,7 +257,9 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
             location = f"{where}, {field_path}" if field_path else where
             unknown = re.fullmatch(r"unknown field '(.+)'", problem)
             hint = did_you_mean(unknown[1], _field_names(msgspec.inspect.type_info(kind), set())) if unknown else ""
-            errors.append(ConfigError(location, problem, hint=hint or "see docs/reference/lab.md"))
+            errors.append(
+                ConfigError(location, problem, hint=hint or "the page 'Lab' of the documentation lists all fields")
+            )
             # msgspec stops at the first error: convert again without an unknown field to find the next.
             if unknown is None or len(errors) > MAX_PROBLEMS or not _remove_field(content, field_path, unknown[1]):
                 break
@@ -313,7 +315,7 @@ def _parse_node(line: CsvLine) -> Node:
 def check_cluster(cluster: LabCluster, location: str) -> LabCluster:
     """Return the cluster. Raise InputError for no nodes, duplicate names, or invalid numbers."""
     if not cluster.nodes and not cluster.scaled:
-        raise InputError(location, "the cluster has no nodes", hint="write pools or nodes, see docs/reference/lab.md")
+        raise InputError(location, "the cluster has no nodes", hint="write pools or nodes")
     node_names: set[str] = set()
     for node in cluster.nodes:
         if node.name in node_names or not node.name:

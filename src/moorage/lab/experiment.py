@@ -287,7 +287,11 @@ def load_experiment(path: Path) -> LoadedExperiment:
     """Read an experiment. Raise InputError with the location of a problem."""
     documents = list(read_documents(read_text(path), source=str(path)))
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise InputError(str(path), "not an experiment: expected one YAML document", hint="see docs/reference/lab.md")
+        raise InputError(
+            str(path),
+            "not an experiment: expected one YAML document",
+            hint="the page 'Compare policies' of the documentation has an example",
+        )
     experiment = convert_or_explain(documents[0], Experiment, str(path))
     if isinstance(experiment.seeds, int) and not 0 < experiment.seeds <= MAX_SEEDS:
         raise InputError(

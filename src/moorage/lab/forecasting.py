@@ -421,8 +421,11 @@ def is_decision_log(path: Path) -> bool:
         line = file.readline(MAX_LINE)
     try:
         head = msgspec.json.decode(line)
-    except UNREADABLE:
-        return False
+    except UNREADABLE as error:
+        if path.suffix == ".jsonl":
+            return False  # the reader of traces reports the line
+        hint = "pass a trace (.csv, .jsonl, .parquet), or a log written by moorage scheduler --decision-log"
+        raise InputError(str(path), "not a trace or decision log", hint=hint) from error
     return isinstance(head, dict) and {"pod", "result", "time"} <= head.keys()
 
 

@@ -154,7 +154,7 @@ def import_pods(
     mapping = FORMATS.get(format_)
     if mapping is None:
         hint = did_you_mean(format_, find_formats()) or f"use one of {', '.join(find_formats())}."
-        hint += " For other tables, use a mapping (docs/how-to/import-traces.md)"
+        hint += " For other tables, use a mapping (see the page 'Import traces' of the documentation)"
         raise InputError("format", f"{format_!r} is not supported", hint=hint)
     settings = {
         name: value

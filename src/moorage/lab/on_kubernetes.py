@@ -81,7 +81,9 @@ class JobClient:
     """Creates, reads and deletes one Job."""
 
     def __init__(self, settings: JobSettings) -> None:
-        self._connection = load_connection(settings.kubeconfig, context=settings.context)
+        self._connection = load_connection(
+            settings.kubeconfig, context=settings.context, alternatives="omit --on kubernetes"
+        )
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
 
     def create(self, job: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def test_view_with_gates(capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_explains_a_valid_file(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config_file.write_text(HEADER + "profiles: [{schedulerName: a}, {schedulerName: b}]")
     assert run(["config", "check", str(config_file)]) == 0
-    summary = "20 plugins, 14 filter, 9 score"
+    summary = "20 plugins, of which 14 filter and 9 score"
     assert capsys.readouterr().out == f"{config_file}: OK\n  a: {summary}\n  b: {summary}\n"
 
 
@@ -58,7 +58,7 @@ def test_third_party_plugins_are_accepted_after_they_are_named(
     assert run(["config", "check", str(config_file)]) == 2
     assert "no plugin is named 'Spot'" in capsys.readouterr().err
     assert run(["config", "check", str(config_file), "--plugin", "spot_for_config_check:Spot"]) == 0
-    assert "21 plugins, 15 filter, 9 score" in capsys.readouterr().out
+    assert "21 plugins, of which 15 filter and 9 score" in capsys.readouterr().out
 
 
 def test_check_fails_if_a_constructor_raises(
@@ -183,7 +183,7 @@ def test_check_of_an_old_file_names_the_command(
 ) -> None:
     config_file.write_text(text)
     assert run(["config", "check", str(config_file)]) == 2
-    assert f"`moorage config convert {config_file}`" in capsys.readouterr().err
+    assert f"moorage config convert {config_file}\n" in capsys.readouterr().err
 
 
 def test_two_queue_sorts_report_the_plugin_to_disable(

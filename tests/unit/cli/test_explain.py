@@ -108,7 +108,7 @@ PAGES = {
             "1. Lower",
         ],
     ),
-    "fits": ("fits", ["fits on node n2", "Scores: n2 and the runner-up n1"]),
+    "fits": ("fits", ["fits on node n2", "Scores: n2 and n1, the second best"]),
     "has a node": ("runs", ["is on node n1"]),
     "has a node that it is leaving": ("stopping", ["is on node n1"]),
     "a workload": ("deploy/web", ["2 of 3 pods fit", "The next pod does not fit"]),
@@ -129,6 +129,26 @@ def test_text_and_html_contain_the_explanation(
     assert "http://" not in html
     assert "https://" not in html
     assert "<script" not in html
+
+
+def test_contradiction_of_the_scheduler_is_part_of_the_first_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = "0/2 nodes are available: 2 annotation is wrong."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    waiting = {**pod("web"), "status": {"phase": "Pending", "conditions": [condition]}}
+    path = written(tmp_path / "cluster.json", [node("n1"), node("n2"), waiting])
+    assert run(["explain", "web", "-f", path]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("default/web fits on node n")
+    assert first.endswith(f", but its scheduler reported: {message}")
+    assert any("pass its --config and --plugin" in line for line in others)
+    assert any(line.startswith("Scores: n") and line.endswith(" are tied") for line in others)
+
+
+def test_changes_for_one_node_name_it(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "big", "-f", cluster, "--node", "n1"]) == 0
+    assert "Changes that would make it fit on n1" in capsys.readouterr().out
 
 
 def test_gated_pod_has_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +197,7 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
     assert run(["simulate", "--one-pass", "-q", "-f", cluster_file, "--compare", str(config)]) == 0
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
     assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
-    assert "1 of 2 nodes can hold all pods" in capsys.readouterr().out
+    assert "all pods fit on 1 of 2 nodes" in capsys.readouterr().out
 
 
 def test_fewest_nodes_lists_pending_pods_that_fit_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,5 +205,5 @@ def test_fewest_nodes_lists_pending_pods_that_fit_nowhere(tmp_path: Path, capsys
     cluster_file = written(tmp_path / "two.json", [node("n1"), node("n2"), *pods])
     assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
     output = capsys.readouterr().out
-    assert "pending and without a fitting node (1): default/huge" in output
-    assert "1 of 2 nodes can hold all other pods" in output
+    assert "1 pending pod fits on no node: default/huge" in output
+    assert "all other pods fit on 1 of 2 nodes" in output

@@ -23,7 +23,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "pool.yaml": {},
     "queue.yaml": {
         **dict.fromkeys(
-            ("default/first", "default/my-job"),
+            ("default/earlier", "default/my-job"),
             "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. "
             "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.",
         ),
@@ -557,7 +557,7 @@ FAULTS = {
     "score out of range": (
         "ScorePlugin",
         "def score(self, cycle, pod, node):\n        return 250",
-        "Faulty.score (faulty_plugin.py:4) returned 250, which is not between 0 and 100: return default_normalize",
+        "Faulty.score (faulty_plugin.py:4) returned 250: return an integer from 0 to 100, or default_normalize(scores)",
     ),
     "error of pre_enqueue": (
         "PreEnqueuePlugin",
@@ -598,6 +598,44 @@ def test_each_fault_of_a_plugin_is_printed_and_makes_the_exit_code_1(
     printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(printed) == 1
     assert printed[0].startswith(f"error: {message}")
+
+
+FUNCTION_FAULTS = {
+    "filter that returns a text": (
+        "@filter_function\ndef faulty(pod, node):\n    return 'yes'\n",
+        "faulty (faulty_function.py:3) returned 'yes': return True to accept the node, or False to reject it",
+    ),
+    "score out of range": (
+        "@score_function\ndef faulty(pod, node):\n    return 200\n",
+        "faulty (faulty_function.py:3) returned 200: return an integer from 0 to 100",
+    ),
+    "score that is a fraction": (
+        "@score_function\ndef faulty(pod, node):\n    return 0.5\n",
+        "faulty (faulty_function.py:3) returned 0.5: return an int from 0 to 100",
+    ),
+    "filter that raises": (
+        "@filter_function\ndef faulty(pod, node):\n    return node.labels['nope']\n",
+        "faulty raised KeyError: 'nope' (faulty_function.py:5)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "message"), FUNCTION_FAULTS.values(), ids=FUNCTION_FAULTS)
+def test_faults_of_functions_name_the_file_of_the_author(
+    code: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "faulty_function.py").write_text(f"from moorage import filter_function, score_function\n\n{code}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty_function", raising=False)
+    command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml"), "--plugin", "faulty_function:faulty"]
+    assert run(command) == 1
+    printed = capsys.readouterr().err
+    assert printed.count(message) == 1 or f"error: {message}" in printed, printed
+    assert "moorage/" not in printed  # the frames of Moorage are omitted
 
 
 def test_print_in_a_plugin_is_written_to_standard_error(

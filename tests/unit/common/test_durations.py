@@ -10,7 +10,13 @@ DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0,
 
 @pytest.mark.parametrize(("text", "want"), DURATIONS.items())
 def test_duration_is_parsed(text: str, want: float) -> None:
-    assert parse_duration(text, where="--for") == want
+    assert parse_duration(text, where="annotation") == want
+
+
+def test_option_requires_a_unit() -> None:
+    with pytest.raises(InputError, match="--for: 10 has no unit\n  hint: write 10s, 10m or 10h"):
+        parse_duration("10", where="--for")
+    assert parse_duration("0", where="--for") == 0
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3w"])

@@ -52,7 +52,7 @@ def test_each_problem_has_one_message(
     make(Path("FILE"))
     with pytest.raises(InputError) as raised:
         read_text("FILE", where=where, hint="a configuration")
-    assert str(raised.value).startswith(f"{where}: {message}" if where else message)
+    assert str(raised.value).startswith(f"{where} {message}" if where else message)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")

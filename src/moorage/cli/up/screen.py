@@ -79,9 +79,10 @@ class Screen:
 
     def farewell(self, summary: "Summary") -> None:
         """Print the final state of the cluster."""
-        self._print(f"{summary.placed} pods scheduled. Final state: {summary.line}")
+        self._print(f"{summary.placed} pods scheduled. Final state: {summary.state}")
         for reason in summary.reasons:
-            self._print(f"  {reason.count} pending (e.g. {reason.example}): {reason.text}")
+            example = reason.example if reason.count == 1 else f"for example {reason.example}"
+            self._print(f"  {reason.count} pending, {example}: {reason.text}")
 
 
 def render(summary: "Summary") -> Group:
@@ -98,7 +99,7 @@ def render(summary: "Summary") -> Group:
         Text(f"{count} {phase.lower()}", _COLORS.get(phase, "")) for phase, count in summary.phases.items()
     )
     table.add_row(Text("pods", "bold"), pods if summary.phases else Text("none", "dim"))
-    table.add_row(Text("scheduled", "bold"), f"{summary.placed} ({summary.rate:.1f} pods/s)")
+    table.add_row(Text("scheduled", "bold"), f"{summary.placed} ({summary.rate:.1f} per second)")
     if not summary.reasons:
         return Group(table, Text(), Text("no pending pods", "dim"))
     pending = Table("pending", "example", "reason", box=None, header_style="bold", pad_edge=False)

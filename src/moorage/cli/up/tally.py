@@ -39,11 +39,16 @@ class Summary:
 
     @property
     def line(self) -> str:
-        """The summary as one line."""
+        """The state and the current rate as one line."""
+        return f"{self.state} · {self.rate:.1f} pods scheduled/s"
+
+    @property
+    def state(self) -> str:
+        """Nodes, pods and requested resources as one line."""
         phases = ", ".join(f"{count} {phase.lower()}" for phase, count in self.phases.items() if count)
         shares = ", ".join(f"{name} {share:.0%}" for name, share in self.used.items())
         nodes = f"nodes {self.ready}/{self.nodes} ready"
-        return f"{nodes} · pods: {phases or 'none'} · used: {shares} · {self.rate:.1f} pods/s"
+        return f"{nodes} · pods: {phases or 'none'} · requested: {shares}"
 
 
 @dataclass

@@ -43,7 +43,7 @@ def timeline_lines(run: Run, *, is_complete: bool) -> Iterator[tuple[str, str]]:
         yield format_seconds(moment), text
     for record in run.timeline:
         if record.waited is not None and record.bound is None and record.deleted is None:
-            yield format_seconds(run.seconds), f"{record.pod} is still pending after {format_seconds(record.waited)}"
+            yield format_seconds(run.seconds), f"{record.pod} is still pending"
 
 
 def _events(record: PodHistory, *, is_complete: bool) -> Iterator[tuple[float, str]]:

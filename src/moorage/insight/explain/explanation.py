@@ -71,6 +71,8 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the API server does not admit the pod."""
     notes: tuple[str, ...] = ()
     """Facts about the obstacles that help to choose a change."""
+    reported: str = ""
+    """The reason in the pod's PodScheduled condition, if the pod fits here but its scheduler rejected it."""
 
     @property
     def stopped_sentence(self) -> str:

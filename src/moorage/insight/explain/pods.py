@@ -48,6 +48,10 @@ PODS: Final = "pods"
 TAINTS: Final = "TaintToleration"
 CLOSED_NODES: Final = frozenset((TAINTS, "NodeUnschedulable"))
 """Plugins that reject nodes which an operator has tainted or cordoned."""
+CONTRADICTION: Final = (
+    "the pod fits with the configuration of this command: if the scheduler uses another one, pass its --config and "
+    "--plugin; otherwise the cluster has changed since the report"
+)
 
 
 def explain_pod(
@@ -99,6 +103,9 @@ def explain_pod(
             explained = replace(explained, notes=(*explained.notes, note))
         if with_changes and not node and obstacles is not None and (moves := suggest_moves(session, pod.key)):
             explained = replace(explained, notes=(*explained.notes, moves))
+        condition = pod.condition("PodScheduled") if explained.decision.node else None
+        if condition is not None and condition.status == "False" and condition.reason == "Unschedulable":
+            explained = replace(explained, notes=(*explained.notes, CONTRADICTION), reported=condition.message)
         return _restrict_to_node(explained, node)
 
 

@@ -22,6 +22,8 @@ NO_CHANGE: Final = "No change was found that would make the pod fit, and no comb
 BAR_WIDTH: Final = 24
 ABOUT_NODES: Final = "node(s) "
 UNTOLERATED_TAINT: Final = "node(s) had untolerated taint(s)"
+NOT_FOUND: Final = " not found"
+"""The end of reasons about another object, such as a claim, and not about the nodes."""
 _AMOUNT: Final = re.compile(r"\b(\d+)(m|Mi)\b")
 
 
@@ -39,7 +41,7 @@ def print_explanation(
         for line in lines if is_verbose else lines[:limit]:
             console.print(f"  {escape(line)}", highlight=False)
         if len(lines) > limit and not is_verbose:
-            count, noun = len(lines) - limit, "change" if title == CHANGES else "reason"
+            count, noun = len(lines) - limit, "change" if title.startswith(CHANGES) else "reason"
             omitted.append(f"{count} more {noun}{'' if count == 1 else 's'}")
     if not explanation.changes and decision.result is not Result.SCHEDULED and not explanation.is_bound:
         console.print(f"\n{NO_CHANGE}")
@@ -70,10 +72,13 @@ def _sections(explanation: PodExplanation, node: str) -> Iterator[tuple[str, Seq
     if decision.post_filter is not None:
         yield "Preemption", [preemption_line(decision.post_filter)], MAX_LINES
     if explanation.because:
-        yield f"Scores: {decision.node} and the runner-up {explanation.runner_up}", waterfall(explanation), MAX_LINES
+        is_tied = sum(item.winner - item.runner_up for item in explanation.because) == 0
+        pair = f"{decision.node} and {explanation.runner_up}"
+        title = f"Scores: {pair} are tied" if is_tied else f"Scores: {pair}, the second best"
+        yield title, waterfall(explanation), MAX_LINES
     if explanation.changes:
         lines = [f"{number}. {change_line(change, node)}" for number, change in enumerate(explanation.changes, start=1)]
-        yield CHANGES, lines, MAX_CHANGES
+        yield f"{CHANGES} on {node}" if node else CHANGES, lines, MAX_CHANGES
 
 
 def group_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -103,7 +108,8 @@ def headline(explanation: PodExplanation) -> str:
         return f"is on node {decision.node}"
     match decision.result:
         case Result.SCHEDULED:
-            return f"fits on node {decision.node}"
+            contradiction = f", but its scheduler reported: {explanation.reported}" if explanation.reported else ""
+            return f"fits on node {decision.node}{contradiction}"
         case Result.GATED:
             return f"is gated by {', '.join(decision.unschedulable_plugins)}: {decision.message}"
         case Result.ERROR:
@@ -116,7 +122,7 @@ def group_line(group: ReasonGroup) -> str:
     """Describe why nodes were rejected.
 
     >>> group_line(ReasonGroup("NodeResourcesFit", "Insufficient cpu", 37, ("n1",), {"cpu": "12500m"}, 3))
-    'insufficient cpu on 37 nodes (n1, …), short by at least 12.5 cores; the only problem of 3 nodes'
+    'insufficient cpu on 37 nodes (n1, …), short by at least 12.5 cores; this is the only problem of 3 of them'
     >>> group_line(ReasonGroup("NodeUnschedulable", "node(s) were unschedulable", 1, ("n1",), {}, 1))
     '1 node was unschedulable (n1); this is its only problem'
     >>> group_line(ReasonGroup("TaintToleration", UNTOLERATED_TAINT, 1, ("n1",), {}, 1, {"team=a:NoSchedule": 1}))
@@ -133,6 +139,8 @@ def group_line(group: ReasonGroup) -> str:
     elif group.reason.startswith(ABOUT_NODES):
         reason = f"{nodes} {group.reason.removeprefix(ABOUT_NODES)}"
         reason = reason.replace(" were ", " was ", 1) if group.nodes == 1 else reason
+    elif group.reason.endswith(NOT_FOUND):
+        reason = f"{nodes}: {group.reason}"
     else:
         reason = f"{group.reason[:1].lower()}{group.reason[1:]} on {nodes}"
     more = ", …" if group.examples and group.nodes > len(group.examples) else ""
@@ -143,7 +151,7 @@ def group_line(group: ReasonGroup) -> str:
     if group.alone == group.nodes:
         details += f"; this is {'their' if group.nodes > 1 else 'its'} only problem"
     elif group.alone:
-        details += f"; the only problem of {group.alone} node{'s' if group.alone != 1 else ''}"
+        details += f"; this is the only problem of {group.alone} of them"
     return f"{reason}{examples}{details}"
 
 

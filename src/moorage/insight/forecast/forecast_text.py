@@ -23,7 +23,7 @@ def forecast_lines(forecast: Forecast, *, is_verbose: bool = False) -> Iterator[
     else:
         yield from _start_lines(forecast)
     if forecast.depends_on:
-        yield "It depends on:"
+        yield "Events before the start, with their share of the simulations:"
         for item in forecast.depends_on[:limit]:
             at = f" (median: in {format_rounded(item.at, is_exact=True)})" if item.pod else ""
             yield f"  {item.share:4.0%}  {item.text}{at}"

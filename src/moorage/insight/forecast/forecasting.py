@@ -358,7 +358,7 @@ class _Forecaster:
         names = {profile.scheduler_name for profile in self._session.given_policy.config.profiles}
         if pod.spec.scheduler_name not in names:
             return f"{message}. Another scheduler has to place it, which is not simulated."
-        return f"{message}. It would not fit even if every pod that can end had ended."
+        return f"{message}. It does not fit even after all pods that can end have ended."
 
     # ── what the forecast depends on ─────────────────────────────────────────────────────────────────────────────────
 
@@ -374,7 +374,7 @@ class _Forecaster:
                 moments.setdefault((key, "ends"), []).append(at)
             for key, at in future.starts.items():
                 if key not in own:
-                    moments.setdefault((key, "starts first"), []).append(at)
+                    moments.setdefault((key, "is scheduled"), []).append(at)
         dependencies = [item for item in moments.items() if item[0][0] in pod_keys]
         dependencies.sort(key=lambda item: (-len(item[1]), item[0][1], median(item[1])))
         for (key, event), times in dependencies[:MAX_DEPENDENCIES]:
@@ -405,7 +405,8 @@ class _Forecaster:
             )
         elif estimated:
             yield (
-                f"The end of {len(estimated)} of {total} is unknown: each is assumed to have a 50% chance of "
+                f"{'The duration' if len(estimated) == 1 else 'The durations'} of {len(estimated)} of {total} "
+                f"{'is' if len(estimated) == 1 else 'are'} unknown. Each of these pods has an assumed 50% chance of "
                 "reaching twice its current age. For better estimates, pass --history FILE."
             )
         if limited:
@@ -444,7 +445,7 @@ class _Forecaster:
         if outlook.arrivals:
             arrived = len(outlook.arrivals)
             pods = "1 pod" if arrived == 1 else f"{arrived} pods"
-            yield f"Other pods arrive as the {pods} of the history did."
+            yield f"Arrivals of other pods are replayed from the {pods} of the history."
         else:
             yield "No other pods arrive."
         if options.recalibration is not None:

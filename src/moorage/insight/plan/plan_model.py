@@ -168,9 +168,11 @@ REQUESTS: Final = ("defragment", "fit")
 
 
 def read_plan(path: str) -> Plan:
-    """Read a plan written by `moorage plan -o json`. Raise InputError for other files."""
+    """Read a plan written by a plan command with -o json. Raise InputError for other files."""
     hint = "write a plan with: moorage plan drain NODE -o json > plan.json"
     try:
         return msgspec.json.decode(read_file(path, limit=MAX_OBJECTS, hint=hint), type=Plan)
-    except UNREADABLE as error:
+    except msgspec.ValidationError as error:
         raise InputError(path, f"not a plan: {describe_decode_error(error)}", hint=hint) from error
+    except UNREADABLE as error:
+        raise InputError(path, "not a plan in JSON", hint=hint) from error

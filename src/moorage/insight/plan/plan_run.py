@@ -35,6 +35,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 FINGERPRINT_LENGTH: Final = 16
+MAX_HINTED: Final = 5
 MAX_NAMED: Final = 5
 
 
@@ -48,6 +49,12 @@ class MoveUnit(Struct, frozen=True):
     def key(self) -> str:
         """The name for messages and for sets."""
         return self.group or self.pods[0].key
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Return a hint with the names of the nodes."""
+    more = ", …" if len(names) > MAX_HINTED else ""
+    return f"the nodes are {', '.join(names[:MAX_HINTED])}{more}" if names else "the cluster has no nodes"
 
 
 class PlanRun:
@@ -121,7 +128,7 @@ class PlanRun:
         existing = self.node_names()
         for name in names:
             if name not in existing:
-                hint = did_you_mean(name, existing) or "use the name of a node in the cluster"
+                hint = did_you_mean(name, existing) or _list_names(existing)
                 raise InputError(f"node {name}", "not found", hint=hint)
 
     def list_node_pods(self, name: str) -> list[Pod]:

@@ -54,10 +54,12 @@ def headline(plan: Plan) -> str:
     moves, steps = plan.summary.moves, len(plan.steps)
     amount = f"{_count(moves, 'move')} in {_count(steps, 'step')}, cost {plan.summary.cost:g}"
     if not plan.feasible:
-        verdict = plan.reason if plan.reason.startswith("impossible") else f"not feasible: {plan.reason}"
+        is_repeated = bool(plan.cannot_move) and any(item.reason in plan.reason for item in plan.cannot_move)
+        verdict = "not feasible" if is_repeated else f"not feasible: {plan.reason}"
+        verdict = plan.reason if plan.reason.startswith("impossible") else verdict
         return f"{plan.goal}: {verdict}{f' ({amount})' if steps else ''}"
     if not steps:
-        amount = "no moves are needed"
+        return f"{plan.goal}: no moves are needed"
     emptied = plan.summary.nodes_emptied
     result = f"; {_count(len(emptied), 'node')} emptied" if emptied else ""
     saved = f", {plan.summary.price_saved:g} per hour saved" if plan.summary.price_saved else ""

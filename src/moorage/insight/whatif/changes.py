@@ -19,6 +19,7 @@ from moorage.kube.patches import json_patch
 from moorage.kube.schema import find_kind_schema, unknown_fields
 
 MAX_ADDED: Final = 100_000
+MAX_HINTED: Final = 5
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SETTING: Final = re.compile(r"([^/:]+)/([^:]+):([^=]+)=(.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
@@ -115,7 +116,9 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
     removed_names = {_name(document) for document in nodes if is_selected(document)}
     if not removed_names:
         usage = "use the name of a node, a pattern such as pool-a-*, or a label key=value"
-        hint = did_you_mean(wish, list(map(_name, nodes))) or usage
+        names = list(map(_name, nodes))
+        existing = f"; the nodes are {', '.join(names[:MAX_HINTED])}{', …' if len(names) > MAX_HINTED else ''}"
+        hint = did_you_mean(wish, names) or usage + (existing if names else "")
         raise InputError(f"--remove-node {wish}", "node not found", hint=hint)
     kept_documents: list[Document] = []
     for document in documents:

@@ -37,6 +37,8 @@ class ClusterSource(Struct, frozen=True):
     snapshot: str = ""
     kubeconfig: str = ""
     context: str = ""
+    is_live: bool = False
+    """Whether the command reads no files and no snapshots."""
 
     def check(self) -> None:
         """Raise InputError if there are two sources."""
@@ -106,7 +108,7 @@ def load_cluster(
     note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
     assumed = f"using the scheduler's configuration in {read.config_source}"
     if not read.config:
-        assumed = f"using kube-scheduler's default configuration, because {read.config_source}"
+        assumed = f"{read.config_source}; using kube-scheduler's defaults"
     documents = list(to_documents(read.contents, source=server))
     config = complete_config(read.config)
     return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed, taken_at=time())
@@ -151,7 +153,8 @@ def read_server(
     # Commands that read files do not import the reader.
     from moorage.insight.snapshots.cluster_reader import read_cluster
 
-    connection = load_connection(source.kubeconfig, context=source.context)
+    alternatives = "run in a pod" if source.is_live else "pass -f FILE or --snapshot FILE"
+    connection = load_connection(source.kubeconfig, context=source.context, alternatives=alternatives)
 
     async def read() -> "ReadCluster":
         async with ApiClient(connection) as client:

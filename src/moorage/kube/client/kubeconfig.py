@@ -175,11 +175,13 @@ def load_connection(
     context: str = "",
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    alternatives: str = "run in a pod",
 ) -> Connection:
     """Find the API server.
 
     ``kubeconfig`` is a file. ``master`` overrides its server, or is used alone. Without either: the service account of
     the pod, the files in ``KUBECONFIG``, or the default in the home directory. Raise InputError if it is invalid.
+    ``alternatives`` is what the command offers besides a kubeconfig, for the hint of the error.
     """
     env = os.environ if environ is None else environ
     time = clock or SteadyClock()
@@ -189,15 +191,16 @@ def load_connection(
         return _connection(ClusterEntry(server=master), UserEntry(), "--master", env, time)
     if env.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file():
         return in_cluster(SERVICE_ACCOUNT, env, time)
-    files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
-    files = files or [str(Path(HOME_CONFIG).expanduser())]
+    configured = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
+    files = configured or [str(Path(HOME_CONFIG).expanduser())]
     # A directory that this user may not read, such as root's home in an image, is treated as missing.
     readable = [name for name in files if os.path.isfile(name)]
     if not readable:
-        hint = (
-            "set --kubeconfig or KUBECONFIG, run in a pod, or read files with -f; "
-            "with --config of the scheduler, set clientConnection.kubeconfig"
-        )
+        if configured:
+            problem = "the file does not exist" if len(configured) == 1 else "none of these files exists"
+            hint = f"set KUBECONFIG to an existing file, or {alternatives}; `moorage up` deletes its file when it stops"
+            raise InputError(f"KUBECONFIG={os.pathsep.join(configured)}", problem, hint=hint)
+        hint = f"set --kubeconfig or KUBECONFIG, or {alternatives}"
         raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
     return _from_files(readable, context, "", env, time)
 
@@ -303,7 +306,7 @@ def _resolved(entry: Any, kind: str, directory: Path) -> Any:
 
 
 def _read(name: str) -> dict[str, Any]:
-    text = read_text(Path(name).expanduser(), where="kubeconfig")
+    text = read_text(Path(name).expanduser(), where="--kubeconfig", hint="use a file with clusters, contexts and users")
     content: Any = None
     if text.startswith("{"):
         # JSON needs no PyYAML, which takes as long to import as all of our client.

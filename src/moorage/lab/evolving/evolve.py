@@ -229,7 +229,11 @@ def load_evolve_plan(loaded: LoadedExperiment) -> EvolvePlan:
     experiment, location = loaded.experiment, f"{loaded.where}, evolve"
     plan = experiment.evolve
     if plan is None:
-        raise InputError(location, "the evolve section is missing", hint="see docs/how-to/search-policies.md")
+        raise InputError(
+            location,
+            "the evolve section is missing",
+            hint="add it; the page 'Search for policies' of the documentation has an example",
+        )
     check_evolve_plan(plan, tuple(experiment.seed_list), location)
     if not plan.held_out_experiment and all(map(experiment.is_exact, experiment.traces)):
         problem = "a fixed trace is the same for all seeds"

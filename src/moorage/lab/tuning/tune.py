@@ -268,7 +268,11 @@ def load_plan(experiment: LoadedExperiment) -> TunePlan:
     """Return the tuning plan of an experiment. Raise InputError if it is missing or invalid."""
     plan, location = experiment.experiment.tune, f"{experiment.where}, tune"
     if plan is None:
-        raise InputError(location, "the tune section is missing", hint="see docs/how-to/tune-weights.md")
+        raise InputError(
+            location,
+            "the tune section is missing",
+            hint="add it; the page 'Tune weights and arguments' of the documentation has an example",
+        )
     check_plan(plan, tuple(experiment.experiment.seed_list), location)
     try:
         import optuna  # noqa: F401 - reports a missing package early

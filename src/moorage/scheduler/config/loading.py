@@ -179,7 +179,7 @@ def _check_header(data: Any, source: str) -> None:
     if (api_version, kind) != (API_VERSION, KIND):
         hint = did_you_mean(str(kind), [KIND]) if api_version == API_VERSION else ""
         if kind in (KIND, *CONVERTIBLE):
-            hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
+            hint = f"convert it with: moorage config convert {source}"
         hint = comment_hint(api_version) or comment_hint(kind) or hint
         raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or correction)
 

@@ -115,13 +115,14 @@ class Daemon:
     async def run(self) -> None:
         """Start, work until stopped, and shut down in order."""
         registry, supervisor, lease = self._registry, self._supervisor, self._setup.lease
+        connection = connect(self.options)  # an invalid kubeconfig is reported before anything is served
         await supervisor.open()
         instruments = Instruments(registry, SteadyClock())
         gate = (
             None if lease is None else WriteGate(supervisor.state.is_held, lease.lease_duration - lease.renew_deadline)
         )
         self._services = services = [make(self.options, instruments) for make in self._factories]
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, services)
+        parts = assemble_daemon(self.options, connection, instruments, gate, services)
         self._reloads = reloads = Reloads(self.options, parts, registry, supervisor)
         reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
         reloads.in_force.append(self._reconfigure_services)

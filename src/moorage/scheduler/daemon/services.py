@@ -119,7 +119,10 @@ DaemonParts = AssembledScheduler[ApiConnection]
 
 def connect(options: Options) -> Connection:
     """Find the API server that the configuration and --master name."""
-    return load_connection(options.config.client_connection.kubeconfig, options.flags["master"])
+    alternatives = "set clientConnection.kubeconfig in the file of --config, or run in a pod"
+    return load_connection(
+        options.config.client_connection.kubeconfig, options.flags["master"], alternatives=alternatives
+    )
 
 
 def assemble_daemon(

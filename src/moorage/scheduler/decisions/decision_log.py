@@ -99,6 +99,8 @@ def _read_file(path: Path, kind: type[L], hint: str) -> Iterator[L]:
             except (*UNREADABLE, ValueError) as error:
                 if not line.endswith(b"\n") and len(line) < MAX_LINE:
                     return  # the scheduler is still writing this line
+                if number == 1 and not line.startswith(b"{"):
+                    raise InputError(str(path), "not a log of the scheduler", hint=hint) from error
                 start = line[:_SHOWN].decode(errors="replace").rstrip()
                 hint = "the file must have one decision per line; fix or remove this line"
                 problem = f"invalid JSON: {str(error).removeprefix('JSON is malformed: ')}: {start}"

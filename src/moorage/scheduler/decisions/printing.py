@@ -74,7 +74,7 @@ def explanation(decision: Decision) -> str:
                 text = (
                     f"the only feasible node of {len(decision.nodes)}"
                     if len(decision.nodes) > 1
-                    else "fits; no other node was evaluated"
+                    else "the only candidate, such as a node nominated by preemption"
                 )
             else:
                 ties = sum(entry.total == node.total for entry in feasible) - 1

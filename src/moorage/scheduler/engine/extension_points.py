@@ -340,8 +340,10 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
         bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
         text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
         problem = f'plugin "{plugin.name}" {text} after normalizing'
-        hint = "return default_normalize(scores) from normalize_scores"
-        invalid(SCORE, plugin, f"returned {bad}, which is not between {MIN_NODE_SCORE} and {MAX_NODE_SCORE}: {hint}")
+        limits = f"{MIN_NODE_SCORE} to {MAX_NODE_SCORE}"
+        hint = f"return an integer from {limits}"
+        hint += "" if plugin._author_function else ", or default_normalize(scores) from normalize_scores"
+        invalid(SCORE, plugin, f"returned {bad}: {hint}")
         raise PluginError(plugin.name, f"applying score defaultWeights on Score plugins: {problem}")
 
 

@@ -25,6 +25,10 @@ MAX_PLACES: Final = 100
 log = structlog.get_logger(__name__)
 
 
+class InvalidReturn(TypeError):
+    """A plugin made of a function returned an illegal value. The message names the function, its file and its line."""
+
+
 def format_text(text: str) -> str:
     """Return a text as it can be sent: not too long, and without lone surrogates, which UTF-8 cannot encode."""
     truncated = shortened(text, MAX_SHOWN)
@@ -64,7 +68,7 @@ def described(error: BaseException, method: str = "") -> str:
     """
     name = type(error).__name__
     try:
-        message = format_text(str(error))
+        message = format_text(error.msg if isinstance(error, SyntaxError) else str(error))
     except BaseException as another:
         pass_on_interrupt(another)
         message = ""
@@ -96,8 +100,11 @@ class FaultRecord:
 
     def note(self, plugin: str, error: BaseException, problem: str) -> None:
         """Record an exception that a plugin raised, and log its traceback. Expected failures are omitted."""
-        if self.add(error, problem):
-            log.error("plugin raised an exception", plugin=plugin, error=problem, exception=format_traceback(error))
+        if isinstance(error, InvalidReturn):
+            self.note_invalid(plugin, "", problem)
+        elif self.add(error, problem):
+            trace = format_traceback(error, omitted_directory=MOORAGE_DIRECTORY)
+            log.error("plugin raised an exception", plugin=plugin, error=problem, exception=trace)
 
     def note_invalid(self, plugin: str, method: str, problem: str) -> None:
         """Record an invalid result or a timeout of a method."""
@@ -130,7 +137,8 @@ def is_expected(error: BaseException) -> bool:
     Reading state that was never stored is a mistake in the author's code.
     """
     is_own_class = str(type(error).__module__).partition(".")[0] == "moorage"
-    return is_own_class and not (isinstance(error, NotStored) and is_authors(error))
+    is_mistake = isinstance(error, InvalidReturn) or (isinstance(error, NotStored) and is_authors(error))
+    return is_own_class and not is_mistake
 
 
 def author_frame(error: BaseException) -> traceback.FrameSummary | None:
@@ -153,7 +161,9 @@ def is_authors(error: BaseException) -> bool:
 
 def _location(error: BaseException) -> str:
     frame = author_frame(error)
-    if frame is None or isinstance(error, SyntaxError):  # the message of a SyntaxError contains its file and line
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({Path(error.filename).name}:{error.lineno})"
+    if frame is None:
         return ""
     return f" ({Path(frame.filename).name}:{frame.lineno})"
 
@@ -170,13 +180,15 @@ def described_call(plugin: Any, methods: Sequence[str], error: BaseException) ->
     The method is the outermost one in the author's code. An exception without a line there, for example because a
     result cannot be iterated over, gets the line of the method.
     """
+    if isinstance(error, InvalidReturn):
+        return str(error)
     if not is_authors(error) and not is_expected(error):
         return invalid_result(plugin, methods, f"raised {type(error).__name__}: {error}")
     frames = traceback.extract_tb(error.__traceback__)
     names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_DIRECTORY)]
     default = next((name for name in methods if not is_own(getattr(type(plugin), name, None))), methods[0])
     method = next((name for name in names if callable(getattr(type(plugin), name, None))), default)
-    return described(error, f"{plugin.name}.{method}")
+    return described(error, _name_call(plugin, method))
 
 
 def invalid_result(plugin: Any, methods: Sequence[str], problem: str) -> str:
@@ -186,8 +198,13 @@ def invalid_result(plugin: Any, methods: Sequence[str], problem: str) -> str:
     """
     kind = type(plugin)
     method = next((name for name in methods if not is_own(getattr(kind, name, None))), methods[0])
-    location = definition(getattr(kind, method, None))
-    return f"{plugin.name}.{method}{f' ({location})' if location else ''} {problem}"
+    location = definition(plugin._author_function or getattr(kind, method, None))
+    return f"{_name_call(plugin, method)}{f' ({location})' if location else ''} {problem}"
+
+
+def _name_call(plugin: Any, method: str) -> str:
+    """Return ``X.filter``, or ``x`` for a plugin made of the function ``x``: its author wrote no method."""
+    return str(plugin.name) if plugin._author_function else f"{plugin.name}.{method}"
 
 
 def is_own(function: object) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.faults import definition, shown
+from moorage.scheduler.framework.faults import InvalidReturn, definition, shown
 from moorage.scheduler.framework.go_names import plain
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, ScorePlugin
@@ -49,6 +49,7 @@ def filter_function(reason: str | Accepts = "") -> type[FilterPlugin] | Callable
             """A function as a Filter plugin."""
 
             name = accepts.__name__
+            _author_function = staticmethod(accepts)
 
             def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
                 result = accepts(pod, node)
@@ -58,8 +59,8 @@ def filter_function(reason: str | Accepts = "") -> type[FilterPlugin] | Callable
                     return result
                 # Truth is ambiguous: None means success in classes, and the label value "false" is true.
                 location = f"{accepts.__name__} ({definition(accepts)})"
-                raise TypeError(
-                    f"{location} returned {shown(result)}: return True to accept the node, False to reject it"
+                raise InvalidReturn(
+                    f"{location} returned {shown(result)}: return True to accept the node, or False to reject it"
                 )
 
         return _copy_name(FunctionFilter, accepts)
@@ -85,6 +86,7 @@ def _scores(function: Scores) -> type[ScorePlugin]:
         """A function as a Score plugin."""
 
         name = function.__name__
+        _author_function = staticmethod(function)
 
         def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
             return function(pod, node)
@@ -95,7 +97,7 @@ def _scores(function: Scores) -> type[ScorePlugin]:
 def _check(function: Callable[..., object], decorator: str, result: str) -> None:
     """Raise TypeError for a function that cannot be called with a pod and a node."""
     name = getattr(function, "__name__", repr(function))
-    hint = f"write `def {name}(pod, node) -> {result}` below @{decorator}"
+    hint = f"write @{decorator} above `def {name}(pod, node) -> {result}`"
     if not inspect.isfunction(function):
         raise TypeError(f"{name} is not a function: {hint}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

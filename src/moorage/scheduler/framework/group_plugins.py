@@ -110,13 +110,13 @@ class PlacementFeasiblePlugin(Plugin):
 
 
 class PlacementScorePlugin(Plugin):
-    """Ranks the placements that would do. Define either ``score_placement`` or ``score_placements``."""
+    """Ranks the feasible placements. Define either ``score_placement`` or ``score_placements``."""
 
-    looks_at_nodes: ClassVar[bool] = True
-    """Whether a score depends on which node of a placement each pod would get.
+    uses_nodes: ClassVar[bool] = True
+    """Whether a score depends on the node of each pod, and not only on the number of pods and their requests.
 
-    If no plugin of a profile minds, it is often enough to count how many pods a placement takes: its ``proposals`` then
-    name no nodes.
+    If this is false for all plugins of a profile, the scheduler may only count the pods that a placement holds. The
+    ``proposals`` then have no node names.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

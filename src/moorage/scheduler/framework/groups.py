@@ -91,7 +91,7 @@ class GroupTree(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """A pod that would go to a node. ``cycle`` is the state of the attempt that found it.
 
-    ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.looks_at_nodes``.
+    ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.uses_nodes``.
     """
 
     pod: Pod

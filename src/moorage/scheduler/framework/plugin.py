@@ -83,6 +83,8 @@ class Plugin(ABC):
     """Whether normalization depends only on the set of distinct scores."""
     _narrow_is_checked: ClassVar[bool] = False
     """Whether 32-bit scores are within 0…100, and an array from ``score_nodes`` belongs to the caller."""
+    _author_function: ClassVar[Callable[..., object] | None] = None
+    """The function that a decorator made the class of: errors name it instead of a method."""
 
     call_timeout: float | None = 60.0
     """The seconds after which an awaited call, such as ``post_filter`` or ``pre_bind``, fails the attempt.
@@ -446,7 +448,9 @@ def require_one_of(cls: type, base: type, *methods: str) -> None:
     if all(getattr(cls, method) is getattr(base, method) for method in methods):
         hints = ((own, did_you_mean(RENAMED.get(plain(own), own), methods)) for own in vars(cls))
         near = (f"; {own} is never called, {hint}" for own, hint in hints if hint)
-        problem = f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other"
+        problem = (
+            f"{cls.__name__} defines neither {' nor '.join(methods)}: define one of them, Moorage derives the other"
+        )
         raise TypeError(problem + next(near, ""))
 
 

@@ -218,7 +218,7 @@ def _imported(load: Callable[[], Any], location: str, module: str) -> Any:
         raise ConfigError(location, f"cannot be imported: {problem}", hint=hint) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        problem, hint = f"cannot be imported: {described(error)}", ""
+        problem, hint = f"the module {module} cannot be imported: {described(error)}", ""
         if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.match(str(error))) is not None:
             names = dir(sys.modules.get(match[2]))
             hint = python_import(match[1], [name for name in names if not name.startswith("_")])

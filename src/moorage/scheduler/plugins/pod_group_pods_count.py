@@ -14,7 +14,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, IntArray
 class PodGroupPodsCount(PlacementScorePlugin):
     """Count the scheduled pods and the pods that a placement fits."""
 
-    looks_at_nodes = False
+    uses_nodes = False
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
         scheduled_count = sum(1 for _ in group.all_scheduled)

@@ -22,7 +22,7 @@ def test_terminal_gets_a_live_view() -> None:
     console = Console(width=100, record=True, force_terminal=True, file=StringIO())
     console.print(render(SUMMARY))
     text = console.export_text()
-    for part in ("2 of 2 ready", "50%", "3 running", "1 pending", "1.5 pods/s", "2 Insufficient cpu", "shop/big"):
+    for part in ("2 of 2 ready", "50%", "3 running", "1 pending", "1.5 per second", "2 Insufficient cpu", "shop/big"):
         assert part in text
 
 
@@ -35,5 +35,8 @@ def test_plain_output_prints_only_changed_lines() -> None:
     screen.farewell(SUMMARY)
     lines = console.export_text().splitlines()
     assert len(lines) == 3
-    assert lines[0] == "nodes 2/2 ready · pods: 3 running, 1 pending · used: cpu 50%, memory 25% · 1.5 pods/s"
-    assert lines[2].startswith("  1 pending (e.g. shop/big): 0/2 nodes are available")
+    assert (
+        lines[0]
+        == "nodes 2/2 ready · pods: 3 running, 1 pending · requested: cpu 50%, memory 25% · 1.5 pods scheduled/s"
+    )
+    assert lines[2].startswith("  1 pending, shop/big: 0/2 nodes are available")

@@ -63,7 +63,7 @@ def test_pods_wait_for_capacity_and_report_the_duration() -> None:
     assert lines == [
         "default/first succeeded on a 30s after it was placed",
         "default/second placed on a, waited 30s",
-        "default/third is still pending after 1m0s",
+        "default/third is still pending",
     ]
     assert len(list(timeline_lines(result, is_complete=True))) == 4
     assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"

@@ -86,7 +86,7 @@ def test_earlier_pods_go_first() -> None:
     assert {(item.pod, item.text) for item in result.depends_on} == {
         ("default/busy", "default/busy ends"),
         ("default/first", "default/first ends"),
-        ("default/first", "default/first starts first"),
+        ("default/first", "default/first is scheduled"),
     }
 
 

@@ -273,7 +273,7 @@ def test_json_file_is_equivalent(tmp_path: Path) -> None:
 
 
 NO_FILES = {
-    "a missing file": (None, "kubeconfig: .*: the file does not exist"),
+    "a missing file": (None, "--kubeconfig .*: the file does not exist"),
     "a file that is not YAML": ("{", "invalid YAML"),
     "another file": ("hello", "not a kubeconfig"),
 }
@@ -287,15 +287,27 @@ def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> Non
         load(tmp_path / "config")
 
 
-def test_missing_server_reports_the_options(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="set --kubeconfig or KUBECONFIG"):
-        load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})
+def test_missing_server_reports_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(
+        InputError,
+        match=r"no kubeconfig found, .*\n  hint: set --kubeconfig or KUBECONFIG, or read files",
+    ):
+        load_connection(environ={}, alternatives="read files")
+
+
+def test_missing_file_of_the_environment_is_reported(tmp_path: Path) -> None:
+    missing = str(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"^KUBECONFIG=.*: the file does not exist\n.*`moorage up` deletes its file"):
+        load_connection(environ={"KUBECONFIG": missing})
+    with pytest.raises(InputError, match="none of these files exists"):
+        load_connection(environ={"KUBECONFIG": f"{missing}:{missing}"})
 
 
 def test_a_kubeconfig_in_an_unreadable_directory_is_treated_as_missing(tmp_path: Path) -> None:
     # A file instead of a directory fails like a directory without permission, also for root.
     (tmp_path / "home").write_text("")
-    with pytest.raises(InputError, match="no kubeconfig found"):
+    with pytest.raises(InputError, match="the file does not exist"):
         load_connection("", environ={"KUBECONFIG": str(tmp_path / "home" / "config")})
 
 

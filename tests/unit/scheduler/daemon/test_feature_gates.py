@@ -96,7 +96,8 @@ REFUSED = {
         ["ManagedFieldsOptOut=true"],
         [],
         [],
-        "unrecognized feature gate: ManagedFieldsOptOut\n  hint: docs/reference/feature-gates.md lists the gates",
+        "unrecognized feature gate: ManagedFieldsOptOut\n"
+        "  hint: correct or remove it; the page 'Feature gates' of the documentation lists all gates",
     ),
     "a default without what it needs": (
         ["DRAConsumableCapacity=false"],

@@ -32,7 +32,7 @@ CASES = {
     ),
     "a nominated node that fits was looked at alone": (
         make_decision(node="n1", nodes={"n1": NodeEntry()}),
-        "fits; no other node was evaluated",
+        "the only candidate, such as a node nominated by preemption",
     ),
     "a rejection is upstream's sentence": (make_decision(Result.UNSCHEDULABLE, message="0/2 nodes"), "0/2 nodes"),
     "victims are named": (

@@ -112,5 +112,5 @@ FUNCTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_function_that_cannot_be_called_is_rejected_with_the_line_to_write(function: Any) -> None:
     for decorate, result in ((filter_function("no"), "bool"), (score_function, "int")):
-        with pytest.raises(TypeError, match=rf"write `def .*\(pod, node\) -> {result}`"):
+        with pytest.raises(TypeError, match=rf"write @\w+ above `def .*\(pod, node\) -> {result}`"):
             decorate(function)

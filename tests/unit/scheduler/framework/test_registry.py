@@ -116,17 +116,17 @@ def test_extension_points_follow_from_base_classes() -> None:
 MODULES = {
     "a module that is not there": ("nowhere_at_all:X", "", "No module named 'nowhere_at_all'\n  hint: is it installed"),
     "a module that needs another": ("author:X", "import nowhere_at_all", "No module named 'nowhere_at_all'"),
-    "Python that does not parse": ("author:X", "def f(:", "SyntaxError: invalid syntax (author.py, line 1)"),
+    "Python that does not parse": ("author:X", "def f(:", "SyntaxError: invalid syntax (author.py:1)"),
     "a module that raises": ("author:X", "\nx = y", "NameError: name 'y' is not defined ("),
     "a class that cannot be made": (
         "author:X",
         "from moorage.scheduler.framework.plugin import FilterPlugin\nclass X(FilterPlugin): pass",
-        "TypeError: X must define filter or filter_nodes: each is derived from the other (",
+        "TypeError: X defines neither filter nor filter_nodes: define one of them, Moorage derives the other (",
     ),
     "a method with a slip of the pen": (
         "author:X",
         "from moorage import FilterPlugin\nclass X(FilterPlugin):\n def filters(self, cycle, pod, node): pass",
-        "each is derived from the other; filters is never called, did you mean 'filter'? (",
+        "Moorage derives the other; filters is never called, did you mean 'filter'? (",
     ),
     "a base with a slip of the pen": (
         "author:X",

@@ -92,7 +92,11 @@ def _convert(location: str, data: Mapping[str, Any]) -> Converted:
         )
     if version == VERSIONS[-1]:
         notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is already v1; nothing was changed")
-        return _checked(location, dict(data), notes)
+        try:
+            return _checked(location, dict(data), notes)
+        except ConfigError as error:
+            hint = f"list all problems with: moorage config check {location}"
+            raise ConfigError(location, f"the file is already {API_VERSION}, and is invalid", hint=hint) from error
     return _checked(location, convert_configuration(data, version, notes), notes)
 
 
@@ -106,7 +110,7 @@ def _checked(location: str, data: dict[str, Any], notes: Notes) -> Converted:
         if points and facts.points != {_SORTING}:
             text = f"is not enabled at {', '.join(points)}: if it implements one of them, enable it under multiPoint"
             notes.add(Effect.UNCHANGED, f"plugin {name}", text)
-    load_config(to_yaml(data), source=f"{location}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
+    load_config(to_yaml(data), source=f"{location}, converted to v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
     return Converted(location, data, notes)
 
 

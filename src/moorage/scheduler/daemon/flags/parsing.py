@@ -1,7 +1,7 @@
 """The command line as in kube-scheduler (pflag): values, defaults, errors and --help.
 
 >>> values = parse(["--leader_elect=false", "-v=4", "--secure-port", "0"])
->>> values["leader-elect"], values["v"], values["secure-port"], values.given("config")
+>>> values["leader-elect"], values["v"], values["secure-port"], values.is_given("config")
 (False, 4, 0, False)
 """
 
@@ -24,11 +24,21 @@ Usage:
 """
 
 
+CORRECTIONS: Final = {
+    "strconv.ParseInt": "write an integer, such as --v=2",
+    "strconv.ParseBool": "write true or false",
+    "in duration": "write a number with a unit, such as 5s or 1m",
+    "invalid duration": "write a number with a unit, such as 5s or 1m",
+}
+"""Corrections for upstream's messages that contain these texts."""
+
+
 class UsageError(InputError):
     """An invalid command line, with upstream's message and a hint."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__("moorage scheduler", problem, hint=hint or "--help lists the flags")
+        hint = hint or next((text for part, text in CORRECTIONS.items() if part in problem), "--help lists the flags")
+        super().__init__("moorage scheduler", problem, hint=hint)
 
 
 CONFIG_FIELDS: Final = {

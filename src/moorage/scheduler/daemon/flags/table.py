@@ -202,7 +202,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "with --tls-cert-file. Without both flags, a certificate is generated in memory.",
         ),
         Flag("tls-cert-file", TEXT, "", "Certificate to serve with, followed by its chain."),
-        Flag("tls-private-key-file", TEXT, "", "Private key of --tls-cert-file."),
+        Flag("tls-private-key-file", TEXT, "", "Private key of the certificate in --tls-cert-file."),
         Flag("tls-cipher-suites", TEXTS, (), "Allowed cipher suites, by their Go names."),
         Flag("tls-curve-preferences", INTEGERS, (), "Allowed key exchanges, by number.", moot=_NO_CURVES),
         Flag("tls-min-version", TEXT, "", "Minimum TLS version: VersionTLS12 or VersionTLS13."),
@@ -232,7 +232,12 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             True,
             "Start even if the client CAs cannot be looked up; all requests are then anonymous.",
         ),
-        Flag("client-ca-file", TEXT, "", "CA of client certificates that identify users."),
+        Flag(
+            "client-ca-file",
+            TEXT,
+            "",
+            "CA certificate file; a client certificate of this CA identifies its user.",
+        ),
         Flag("requestheader-allowed-names", TEXTS, (), "Common names of trusted proxies."),
         Flag("requestheader-client-ca-file", TEXT, "", "CA of proxies that identify users."),
         Flag(
@@ -327,7 +332,12 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     "Feature gate": (
         Flag("feature-gates", GATES, (), "Feature gates: A=true,B=false or kube:A=true; may be repeated."),
         Flag("emulated-version", TEXTS, (), f"Release to emulate: {OLDEST} to {NEWEST} (default: {RELEASE})."),
-        Flag("min-compatibility-version", TEXTS, (), f"Oldest release in the control plane: {OLDEST} to {NEWEST}."),
+        Flag(
+            "min-compatibility-version",
+            TEXTS,
+            (),
+            f"Oldest Kubernetes version of the API servers to work with: {OLDEST} to {NEWEST}.",
+        ),
     ),
     "Metrics": (
         Flag(

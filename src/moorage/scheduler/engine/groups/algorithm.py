@@ -456,7 +456,7 @@ class Counting:
             and not runner.extenders
             and runner.filtering.percentage is None
             and runner.filtering.rotation.start == 0
-            and not any(plugin.looks_at_nodes for plugin in runner.profile.placement_score)
+            and not any(plugin.uses_nodes for plugin in runner.profile.placement_score)
         )
 
     def learn(self, trial: GroupTrial) -> None:

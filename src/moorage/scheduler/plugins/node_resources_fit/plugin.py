@@ -74,7 +74,7 @@ class NodeResourcesFit(
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
     _narrow_is_checked = True
-    looks_at_nodes = False
+    uses_nodes = False
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()

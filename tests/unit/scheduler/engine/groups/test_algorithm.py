@@ -262,7 +262,7 @@ class Counts(TriesEach):
 class PlainB(LikesB):
     """Prefers the placement named b, without looking at nodes."""
 
-    looks_at_nodes = False
+    uses_nodes = False
 
 
 @pytest.mark.parametrize(("filtering", "scoring"), [(TriesEach, PlainB), (Counts, LikesB), (Counts, PlainB)])
