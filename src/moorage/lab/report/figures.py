@@ -49,7 +49,7 @@ def figures_as_svg(page: str) -> Mapping[str, str]:
         name, number = f"{scene}{_slug(caption)}", 2
         while f"{name}.svg" in figures:
             name, number = f"{scene}{_slug(caption)}-{number}", number + 1
-        figures[f"{name}.svg"] = _stand_alone(chart, names)
+        figures[f"{name}.svg"] = _stand_alone(chart, names, caption)
     return figures
 
 
@@ -57,15 +57,17 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", unescape(text).lower()).strip("-")
 
 
-def _stand_alone(chart: str, names: Sequence[str]) -> str:
-    """Add the style and, for charts without labels for their colors, a legend above the chart."""
+def _stand_alone(chart: str, names: Sequence[str], caption: str) -> str:
+    """Add the style and the caption and, for charts without labels for their colors, a legend above the chart."""
     box = re.search(r'viewBox="0 0 \d+ (\d+)"', chart)
     height = int(box[1]) if box else 0
     legend, top = _legend(names) if 'class="line ' in chart or 'class="bar ' in chart else ("", 0)
+    title = f'<text class="name" x="4" y="{-top - 6}">{caption}</text>'
+    top += ROW
     opened = chart.index(">") + 1
     head = re.sub(r'viewBox="[^"]*"', f'viewBox="0 {-top} {WIDTH} {height + top}"', chart[:opened])
     head = head.replace("<svg ", f'<svg width="{WIDTH}" height="{height + top}" ', 1)
-    return f"{head}<style>{STYLE}</style>{legend}{chart[opened:]}\n"
+    return f"{head}<style>{STYLE}</style>{title}{legend}{chart[opened:]}\n"
 
 
 def _legend(names: Sequence[str]) -> tuple[str, int]:

@@ -296,7 +296,12 @@ def _latex_interval(finding: Finding | None) -> str:
     if finding is None:
         return ""
     low, high = (_escape_latex(finding.measure.format(number)) for number in (finding.value.low, finding.value.high))
-    return f"{{\\scriptsize {low}--{high}}}" if low != high else ""
+    unit = next((unit for unit in _LATEX_UNITS if low.endswith(unit) and high.endswith(unit)), "")
+    return f"{{\\scriptsize {low.removesuffix(unit)}--{high}}}" if low != high else ""
+
+
+_LATEX_UNITS: Final = ("\\%", " hours", " days", " kWh")
+"""Units that follow the second number of an interval only."""
 
 
 def _escape_latex(text: str) -> str:

@@ -23,6 +23,7 @@ def test_charts_are_written_as_svg_with_fixed_colors_and_a_legend(tmp_path: Path
         assert "var(" not in text
     assert {path.with_suffix(".svg").name for path in (tmp_path / "small-results/figures").glob("*.pdf")} == set(files)
     assert "pack &amp; &lt;save&gt;" in files["gpus-allocated-over-time.svg"]
+    assert ">GPUs allocated over time</text>" in files["gpus-allocated-over-time.svg"], "figures name their quantity"
 
 
 def test_each_scene_has_its_own_figures(tmp_path: Path) -> None:

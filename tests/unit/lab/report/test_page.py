@@ -165,7 +165,7 @@ def test_latex_has_captions_directions_intervals_and_significance(loaded: Loaded
     assert r"\caption{t\_1 on c. Median of 6 seeds and its 95\% bootstrap interval." in latex
     assert r"Bold: significantly better than default; italic: worse." in latex
     assert r"CPU allocated $\uparrow$ & 50.0\% & \textbf{62.5\%} \\" in latex
-    assert r" &  & {\scriptsize 60.5\%--64.5\%} \\" in latex
+    assert r" &  & {\scriptsize 60.5--64.5\%} \\" in latex
     assert r"Waiting, median $\downarrow$ & 1m5s & \textit{1m35s} \\" in latex
     for opened in ("table*", "tabular"):
         assert latex.count(f"\\begin{{{opened}}}") == latex.count(f"\\end{{{opened}}}") == 1
