@@ -82,7 +82,7 @@ class Evaluation(Struct, frozen=True, rename="camel"):
         return self.status == "ok"
 
 
-class Report(Struct, frozen=True):
+class EvaluationReport(Struct, frozen=True):
     """The result of a process. Of a candidate with code, it has the scores of each trial in the order of the calls."""
 
     evaluation: Evaluation
@@ -175,7 +175,7 @@ def _run(request: EvaluationRequest) -> Evaluation:
     return _run_in_process(replace(request, scores=report.scores), deadline).evaluation
 
 
-def _run_in_process(request: EvaluationRequest, deadline: float) -> Report:
+def _run_in_process(request: EvaluationRequest, deadline: float) -> EvaluationReport:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["moorage.lab.evaluating"])
     receiver, sender = context.Pipe(duplex=False)
@@ -187,13 +187,13 @@ def _run_in_process(request: EvaluationRequest, deadline: float) -> Report:
     killer = threading.Timer(max(0.0, deadline - monotonic()), process.kill)
     killer.start()
     try:
-        return msgspec.msgpack.decode(receiver.recv_bytes(MAX_RESULT), type=Report)
+        return msgspec.msgpack.decode(receiver.recv_bytes(MAX_RESULT), type=EvaluationReport)
     except (EOFError, OSError, *UNREADABLE):
         if monotonic() >= deadline:
-            return Report(Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds"))
+            return EvaluationReport(Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds"))
         with _PROCESSES:
             process.join(1.0)
-            return Report(_explain_exit(process.exitcode, request))
+            return EvaluationReport(_explain_exit(process.exitcode, request))
     finally:
         killer.cancel()
         killer.join()
@@ -226,7 +226,7 @@ def _work(request: EvaluationRequest, sender: Connection) -> None:
     except BaseException as error:
         result = Evaluation("raised", error=_describe(error))
     result = replace(result, error=result.error[:MAX_MESSAGE])
-    sender.send_bytes(msgspec.msgpack.encode(Report(result, scores)))
+    sender.send_bytes(msgspec.msgpack.encode(EvaluationReport(result, scores)))
     sender.close()
     os._exit(0)  # without the exit handlers of the candidate
 
@@ -309,7 +309,7 @@ class _Recorder:
         return score
 
 
-class _Player:
+class _ScorePlayer:
     """Returns recorded scores in the order of the calls."""
 
     def __init__(self, scores: Sequence[bytes]) -> None:
@@ -344,12 +344,12 @@ _NOT_REPEATABLE: Final = Evaluation(
 
 def _evaluate_here(request: EvaluationRequest) -> tuple[Evaluation, tuple[bytes, ...]]:
     experiment = load_experiment(Path(request.experiment))
-    scorer: _Recorder | _Player | None = None
+    scorer: _Recorder | _ScorePlayer | None = None
     ladder = request.ladder
     if request.policy is not None:
         policy = request.policy
     elif request.code:
-        loaded = _load_code(request, experiment) if request.scores is None else _Player(request.scores)
+        loaded = _load_code(request, experiment) if request.scores is None else _ScorePlayer(request.scores)
         if isinstance(loaded, Evaluation):
             return loaded, ()
         scorer = loaded
@@ -388,7 +388,7 @@ def _load_code(request: EvaluationRequest, experiment: LoadedExperiment) -> "_Re
     return _Recorder(function)
 
 
-def _register(scorer: "_Recorder | _Player") -> str:
+def _register(scorer: "_Recorder | _ScorePlayer") -> str:
     """Make a plugin of a scorer. Return its name for configurations."""
 
     def candidate(pod: Any, node: Any) -> int:
