@@ -10,10 +10,11 @@ import structlog
 from rich.console import Console
 
 from moorage.common.version import RELEASE
-from tests.conformance.fuzzer import Fuzzer, Options, Outcome
+from moorage.kube.features import version_pair
+from tests.conformance.fuzzer import Decide, Fuzzer, Options, Outcome
 from tests.conformance.generator.cluster import EXTRA_FEATURES, GATED_FEATURES
 from tests.conformance.oracle import Oracle
-from tests.conformance.ours import decide
+from tests.conformance.ours import decide, decide_as_next
 
 FEATURES_HELP = f"comma-separated, of {', '.join((*EXTRA_FEATURES, *GATED_FEATURES))}; all: {', '.join(EXTRA_FEATURES)}"
 
@@ -34,7 +35,8 @@ def main() -> int:
         release=arguments.emulated_version,
     )
     console = Console(soft_wrap=True)
-    with Oracle(emulated=options.release) as oracle:
+    # No kube-scheduler of the next release exists: Moorage is compared with today's.
+    with Oracle(emulated=RELEASE if is_next(options.release) else options.release) as oracle:
         outcome = compare(options, oracle, console)
     if arguments.stats:
         console.print(outcome.coverage.table())
@@ -45,7 +47,13 @@ def main() -> int:
 def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
     """Run the fuzzer with Moorage."""
     silence_logs()
-    return Fuzzer(options, oracle, partial(decide, release=options.release), console).run()
+    ours: Decide = decide_as_next if is_next(options.release) else partial(decide, release=options.release)
+    return Fuzzer(options, oracle, ours, console).run()
+
+
+def is_next(release: str) -> bool:
+    """Return whether this is the release that is being prepared."""
+    return version_pair(release) > version_pair(RELEASE)
 
 
 def silence_logs() -> None:
@@ -87,7 +95,11 @@ def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.fuzz", description=__doc__)
     add_choice_of_clusters(parser)
-    parser.add_argument("--emulated-version", default=RELEASE, help="compare with the gates of an older release: 1.36")
+    parser.add_argument(
+        "--emulated-version",
+        default=RELEASE,
+        help="an older release: compare with its gates; the next release: compare its behavior with today's gates",
+    )
     parser.add_argument("--without", default="", help="plugins that are switched off on both sides, comma-separated")
     parser.add_argument("--show", type=int, default=3, help="how many differing clusters to shrink and print")
     parser.add_argument("--no-shrink", action="store_true", help="print them as they are")

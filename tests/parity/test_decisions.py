@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.conformance import goldens
 from tests.conformance.compare import differences
-from tests.conformance.ours import decide
+from tests.conformance.ours import decide, decide_as_next
 
 FILES = sorted(goldens.DIRECTORY.glob("*.jsonl.gz"))
 CASES = [(path, number) for path in FILES for number in range(sum(1 for _ in goldens.read(path)))]
@@ -26,6 +26,19 @@ def test_decisions_equal_the_recorded_ones(path: Path, number: int, recorded: di
     golden = recorded[path][number]
 
     problems = differences(decide(golden.case), golden.decisions)
+
+    assert not problems, "\n".join(["", *map(str, problems)])
+
+
+@pytest.mark.parametrize(
+    ("path", "number"), CASES[::25], ids=[f"{path.name.partition('.')[0]}-{number}" for path, number in CASES[::25]]
+)
+def test_next_release_with_the_same_gates_decides_alike(
+    path: Path, number: int, recorded: dict[Path, list[goldens.Golden]]
+) -> None:
+    golden = recorded[path][number]
+
+    problems = differences(decide_as_next(golden.case), golden.decisions)
 
     assert not problems, "\n".join(["", *map(str, problems)])
 
