@@ -23,7 +23,7 @@ from moorage.common.errors import NotFound
 from moorage.kube.api.claims import SELECTED_NODE
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.rest import ApiClient
-from tests.live.cluster import PATIENCE, Kubelets, LiveCluster
+from tests.live.cluster import PATIENCE, Kubelets, LiveCluster, patiently
 from tests.live.controllers import controller_manager
 from tests.live.devices import CLAIMS, Attacher, add_cards, add_template, clear_devices
 from tests.live.invariants import check, check_any_time
@@ -254,9 +254,10 @@ async def one_round(plane: ControlPlane, plan: Round, deadline: float) -> Tally:
         cluster = LiveCluster(client)
         async with run_in_background(Kubelets(client).run(), cluster.witness.run()):
             await plan.run(cluster, plane, tally, deadline)
-        await clear_storage(cluster)
-        await clear_devices(cluster)
-        await cluster.clear()
+        # A busy server may close the connection of a large deletion.
+        await patiently(lambda: clear_storage(cluster))
+        await patiently(lambda: clear_devices(cluster))
+        await patiently(cluster.clear)
     return tally
 
 

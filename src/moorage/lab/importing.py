@@ -478,7 +478,7 @@ def _read_throughputs(options: ImportOptions) -> dict[tuple[str, int], float]:
 
 
 SIMKUBE_VERSION: Final = 2
-MAX_PODS: Final = 1_000_000
+MAX_PODS: Final = 500_000
 """Pods of a trace that is in memory."""
 SIMKUBE_SPEC: Final = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "preemptionPolicy")
 
@@ -543,9 +543,13 @@ def _follow_objects(path: Path, trace: SimkubeTrace, skipped: Skipped) -> list[T
                 # Controllers remove the newest pods first.
                 last = pods.pop()
                 finished.append(replace(last, runs=event.ts - last.arrives))
-            for index in range(len(pods), replicas * len(templates)):
+            added = range(len(pods), replicas * len(templates))
+            # Replicas share the contents of their template.
+            models = [_make_template_pod(part, owner, event.ts, f"{path}, {owner}") for part in templates if added]
+            for index in added:
                 number = counts[owner] = counts.get(owner, -1) + 1
-                pod = _make_template_pod(templates[index % len(templates)], owner, number, event.ts, f"{path}, {owner}")
+                model = models[index % len(models)]
+                pod = replace(model, name=f"{model.name}-{number}")
                 lifetime = next(lifecycles.get((key, owner), iter(())), None)
                 if lifetime is not None and lifetime[1] is not None:
                     finished.append(replace(pod, runs=max(0.0, lifetime[1])))
@@ -580,7 +584,8 @@ def _count_replicas(obj: dict[str, Any]) -> int:
     return int(count)
 
 
-def _make_template_pod(template: dict[str, Any], owner: str, number: int, at: float, location: str) -> TracePod:
+def _make_template_pod(template: dict[str, Any], owner: str, at: float, location: str) -> TracePod:
+    """Return a pod of a template, with the name of its owner."""
     namespace, _, name = owner.partition("/")
     totals: dict[str, int] = {}
     try:
@@ -591,7 +596,7 @@ def _make_template_pod(template: dict[str, Any], owner: str, number: int, at: fl
         raise InputError(location, str(error)) from error
     cpu, memory = totals.pop("cpu", 0), totals.pop("memory", 0)
     return TracePod(
-        name=f"{namespace}.{name}-{number}",
+        name=f"{namespace}.{name}",
         arrives=at,
         cpu_milli=cpu // 10**6,
         memory_mib=ceil(memory / 10**9 / (1 << 20)),

@@ -135,7 +135,7 @@ def simkube(events: list[dict[str, Any]], **more: Any) -> bytes:
             {"spec": {"replicas": -1, "template": deployment(1)["spec"]["template"]}},
             "not valid: ValueError: -1 replicas",
         ),
-        ({"spec": {"replicas": 10**12, "template": deployment(1)["spec"]["template"]}}, "more than 1,000,000 pods"),
+        ({"spec": {"replicas": 10**12, "template": deployment(1)["spec"]["template"]}}, "more than 500,000 pods"),
     ],
 )
 def test_invalid_objects_of_simkube_are_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:
