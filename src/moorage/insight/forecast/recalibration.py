@@ -3,6 +3,9 @@
 Only facts that were known at the moment of the forecast are used. A pod that still waits is also evidence: its start
 is later than its age. This is conformal prediction with censored scores (Kaplan and Meier). The target levels follow
 the intervals' own misses (adaptive conformal inference).
+
+Pods of a burst wait for the same events, so their forecasts have the same error. A forecast is therefore weighted by
+its uniqueness: many forecasts of one burst have the weight of one independent forecast.
 """
 
 from collections.abc import Sequence
@@ -19,16 +22,18 @@ Floats = NDArray[np.float64]
 
 GRACE: Final = 10.0
 """Seconds added before logarithms: differences of less than that do not matter."""
-LEAST_WIDTH: Final = 0.1
+LEAST_WIDTH: Final = 0.05
 """Added to the logarithmic widths, so that forecasts without a spread have scores."""
 HALF_LIFE: Final = 60.0
-"""The weight of a forecast is halved after this number of later ones."""
-PRIOR_WEIGHT: Final = 10.0
-"""The weight of perfectly calibrated forecasts that are assumed before any other, in numbers of forecasts."""
+"""The weight of a forecast is halved after later ones with this total weight."""
+PRIOR_WEIGHT: Final = 20.0
+"""The weight of perfectly calibrated forecasts that are assumed before any other, in independent forecasts."""
+PRIOR_SCORES: Final = 200
+"""The number of their scores. With few scores, the quantiles would be too far from the median."""
 MISSES: Final = 0.1
 """The share of starts before p10, and after p90."""
 STEP: Final = 0.03
-"""By how much a miss changes the target levels."""
+"""By how much an independent miss changes the target levels."""
 LEAST_LEVEL: Final = 0.01
 MOST_LEVEL: Final = 0.3
 LEAST_STARTS: Final = 5
@@ -75,8 +80,9 @@ class Recalibration:
             [item.waited if is_started else now - item.made for item, is_started in zip(past, started, strict=True)],
             dtype=float,
         )
-        low, high = _find_levels(past, started, waited)
-        scores = _quantiles_of_scores(past, started, waited, (low, 0.5, 1.0 - high))
+        weights = find_uniqueness(np.array([item.made for item in past]), waited)
+        low, high = _find_levels(past, started, waited, weights)
+        scores = _quantiles_of_scores(past, started, waited, weights, (low, 0.5, 1.0 - high))
         first, middle, last = (_apply_score(simulated, score) for score in scores)
         points = (simulated.p50, middle) if naive is None else (simulated.p50, middle, naive)
         point = _choose_point(past, started, waited, points)
@@ -87,20 +93,39 @@ class Recalibration:
         self.forecasts.append(forecast)
 
 
-def _find_levels(past: Sequence[CheckedForecast], started: NDArray[np.bool_], waited: Floats) -> tuple[float, float]:
+def find_uniqueness(made: Floats, waited: Floats) -> Floats:
+    """Return the weight of each forecast: the mean of 1 / (forecasts that waited at the same time) during its wait."""
+    if not len(made):
+        return np.empty(0)
+    ends = made + np.maximum(waited, GRACE)
+    moments = np.unique(np.concatenate([made, ends]))
+    begun = np.searchsorted(np.sort(made), moments[:-1], side="right")
+    waiting = np.maximum(begun - np.searchsorted(np.sort(ends), moments[:-1], side="right"), 1)
+    total = np.concatenate([[0.0], np.cumsum(np.diff(moments) / waiting)])
+    shares: Floats = (np.interp(ends, moments, total) - np.interp(made, moments, total)) / (ends - made)
+    return shares
+
+
+def _find_levels(
+    past: Sequence[CheckedForecast], started: NDArray[np.bool_], waited: Floats, weights: Floats
+) -> tuple[float, float]:
     """Return the target shares of starts before and after the interval, which follow the misses so far."""
     low = high = MISSES
-    for item, is_started, seconds in zip(past, started, waited, strict=True):
+    for item, is_started, seconds, weight in zip(past, started, waited, weights, strict=True):
         is_late = seconds > item.corrected.p90 + TOLERANCE
         if is_started or is_late:
-            low += STEP * (MISSES - (seconds < item.corrected.p10 - TOLERANCE))
-            high += STEP * (MISSES - is_late)
+            low += STEP * weight * (MISSES - (seconds < item.corrected.p10 - TOLERANCE))
+            high += STEP * weight * (MISSES - is_late)
             low, high = (min(max(level, LEAST_LEVEL), MOST_LEVEL) for level in (low, high))
     return low, high
 
 
 def _quantiles_of_scores(
-    past: Sequence[CheckedForecast], started: NDArray[np.bool_], waited: Floats, levels: Sequence[float]
+    past: Sequence[CheckedForecast],
+    started: NDArray[np.bool_],
+    waited: Floats,
+    uniqueness: Floats,
+    levels: Sequence[float],
 ) -> list[float]:
     """Return quantiles of the scores of earlier forecasts and of the assumed ones.
 
@@ -110,7 +135,7 @@ def _quantiles_of_scores(
     is_exact = np.concatenate([started, np.ones(len(PRIOR), dtype=bool)])
     weights = np.concatenate(
         [
-            0.5 ** (np.arange(len(past), 0, -1) / HALF_LIFE),
+            uniqueness * 0.5 ** (np.cumsum(uniqueness[::-1])[::-1] / HALF_LIFE),
             np.full(len(PRIOR), PRIOR_WEIGHT / len(PRIOR)),
         ]
     )
@@ -123,7 +148,7 @@ def _quantiles_of_scores(
 
 def _find_prior() -> Floats:
     """Return the scores of calibrated forecasts: linear between the quantiles, exponential beyond them."""
-    shares = (np.arange(20) + 0.5) / 20
+    shares = (np.arange(PRIOR_SCORES) + 0.5) / PRIOR_SCORES
     beyond = 1.0 - 0.5 * np.log(np.minimum(shares, 1.0 - shares) / MISSES)
     inside = (shares - 0.5) / (0.5 - MISSES)
     return np.where(np.abs(inside) > 1.0, np.sign(inside) * beyond, inside)

@@ -188,10 +188,8 @@ def test_suggested_changes_make_the_pod_start_earlier() -> None:
 def test_starts_after_changes_are_corrected_by_earlier_forecasts() -> None:
     cluster = (node("n1", cpu="4"), *(job_pod(f"b{n}", on="n1", cpu="2", started="09:30") for n in range(2)))
     subject = job_pod("w", cpu="4")
-    late = [
-        CheckedForecast(float(n), StartInterval(50.0, 100.0, 200.0), StartInterval(50.0, 100.0, 200.0), (100.0,), 900.0)
-        for n in range(30)
-    ]
+    interval = StartInterval(50.0, 100.0, 200.0)
+    late = [CheckedForecast(1000.0 * n, interval, interval, (100.0,), 900.0) for n in range(30)]
     recalibration = Recalibration(late, until=1e6)
     plain = forecast("w", *cluster, subject, with_changes=True)
     result = forecast("w", *cluster, subject, with_changes=True, recalibration=recalibration)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from moorage.insight.forecast.forecast_model import StartInterval
-from moorage.insight.forecast.recalibration import CheckedForecast, Recalibration
+from moorage.insight.forecast.recalibration import CheckedForecast, Recalibration, find_uniqueness
 
 EVERY = 10_000.0
 """Seconds between forecasts: longer than all waits of these tests by default."""
@@ -62,8 +62,43 @@ def test_later_starts_are_not_known() -> None:
 
 def test_pods_that_still_wait_make_the_forecast_later() -> None:
     simulated = StartInterval(100.0, 200.0, 400.0)
-    waiting = [CheckedForecast(float(n), simulated, simulated, (200.0, 200.0), waited=None) for n in range(30)]
-    assert Recalibration(waiting).correct(simulated, 50_000.0).interval.p90 > 10_000.0
+    waiting = [CheckedForecast(EVERY * n, simulated, simulated, (200.0, 200.0), waited=None) for n in range(30)]
+    assert Recalibration(waiting).correct(simulated, 30 * EVERY).interval.p90 > 600.0
+
+
+def test_a_burst_counts_as_one_forecast() -> None:
+    """Pods that wait for the same event have the same error: a hundred of them hardly change the interval."""
+    simulated = StartInterval(100.0, 200.0, 400.0)
+
+    def correct(count: int, gap: float, waited: float | None) -> StartInterval:
+        burst = [CheckedForecast(gap * n, simulated, simulated, (200.0, 200.0), waited) for n in range(count)]
+        return Recalibration(burst).correct(simulated, 1e6).interval
+
+    for waited in (5000.0, None):
+        assert correct(100, 0.01, waited).p90 == pytest.approx(correct(1, 0.01, waited).p90, rel=0.05)
+    assert correct(100, EVERY, 5000.0).p90 == pytest.approx(5000.0)
+    assert correct(100, 0.01, 5000.0).p90 < 1000.0
+
+
+@pytest.mark.parametrize(
+    ("made", "waited", "weights"),
+    {
+        "one after another": ([0.0, 100.0], [50.0, 50.0], [1.0, 1.0]),
+        "at the same time": ([0.0, 0.0], [50.0, 50.0], [0.5, 0.5]),
+        "half of the time": ([0.0, 50.0], [100.0, 100.0], [0.75, 0.75]),
+        "inside another": ([0.0, 40.0], [100.0, 20.0], [0.9, 0.5]),
+        "without a wait": ([0.0], [0.0], [1.0]),
+        "none": ([], [], []),
+    }.values(),
+)
+def test_uniqueness_is_the_mean_share_of_a_wait(made: list[float], waited: list[float], weights: list[float]) -> None:
+    assert find_uniqueness(np.array(made), np.array(waited)) == pytest.approx(weights)
+
+
+def test_the_first_interval_has_the_simulated_bounds() -> None:
+    simulated = StartInterval(100.0, 1000.0, 10_000.0)
+    interval = Recalibration().correct(simulated, 0.0).interval
+    assert (interval.p10, interval.p90) == pytest.approx((100.0, 10_000.0), rel=0.1)
 
 
 def test_point_follows_the_better_forecast() -> None:

@@ -1,4 +1,4 @@
-"""Survival curves with a Pareto tail."""
+"""Survival curves with a tail."""
 
 import numpy as np
 import pytest
@@ -41,3 +41,22 @@ def test_pods_that_outlived_all_complete_runs_can_end_soon() -> None:
     seconds = [*(60.0 * n for n in range(1, 21)), 5000.0, 8000.0]
     curve = fit(seconds, [True] * 20 + [False] * 2)
     assert curve.at(np.log(5000.0)) > 1.1 * curve.at(np.log(8000.0))
+
+
+def test_the_exponent_of_the_tail_grows() -> None:
+    """A pod that has survived for a long time ends within the same multiple of its age more probably."""
+    curve = fit([60.0 * n for n in range(1, 41)])
+    start = curve.tail_start
+    doubled = [curve.at(start + x + np.log(2.0)) / curve.at(start + x) for x in (0.0, 1.0, 2.0, 3.0)]
+    assert doubled == sorted(doubled, reverse=True)
+    assert doubled[3] < doubled[0] / 2
+    drawn = [curve.draw(share, start + 1.0) for share in (0.1, 0.5, 0.9)]
+    shares = [1.0 - curve.at(seconds) / curve.at(start + 1.0) for seconds in drawn]
+    assert shares == pytest.approx([0.1, 0.5, 0.9])
+
+
+def test_few_records_do_not_allow_runs_of_many_years() -> None:
+    """Without completed runs of their age, running pods of one hour nearly always end within a year."""
+    curves = [fit([60.0, 120.0, 180.0, 3600.0], [True] * 3 + [False], seed) for seed in range(100)]
+    ended = [1.0 - curve.at(np.log(365 * 86_400.0)) / curve.at(np.log(3600.0)) for curve in curves]
+    assert min(ended) > 0.99
