@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from moorage.cluster import LoggedRun
 from moorage.common.clock import VirtualClock
@@ -270,7 +270,7 @@ def _forecast(  # noqa: PLR0913, PLR0917 - the state of a calibration
     if waited is not None and moment.line.arrives + waited > final:
         waited = None
     correction = recalibration.correct(simulated, moment.now, naive)
-    interval = correction.interval
+    interval = StartInterval(*(min(bound, horizon) for bound in astuple(correction.interval)))
     recalibration.add(CheckedForecast(moment.now, simulated, interval, correction.points, waited))
     return ForecastRow(
         moment.line.name,

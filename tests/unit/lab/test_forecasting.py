@@ -171,3 +171,9 @@ def test_trace_without_waiting_pods_has_a_row() -> None:
         True,
         True,
     )
+
+
+def test_corrected_intervals_end_at_the_horizon() -> None:
+    result = calibrate(make_trial(), forecasts=9, draws=10, warm_up=0.5, horizon=120.0)
+    assert [row.p90 for row in result.rows if row.waited is not None and row.waited > 120.0]
+    assert all(row.p10 <= row.p50 <= row.p90 <= 120.0 for row in result.rows)

@@ -4,8 +4,8 @@ Only facts that were known at the moment of the forecast are used. A pod that st
 is later than its age. This is conformal prediction with censored scores (Kaplan and Meier). The target levels follow
 the intervals' own misses (adaptive conformal inference).
 
-Pods of a burst wait for the same events, so their forecasts have the same error. A forecast is therefore weighted by
-its uniqueness: many forecasts of one burst have the weight of one independent forecast.
+Pods of a burst wait for the same events, so a part of their error is the same. A forecast is therefore weighted by the
+square root of its uniqueness: a hundred forecasts of one burst have the weight of ten independent forecasts.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ LEAST_WIDTH: Final = 0.05
 """Added to the logarithmic widths, so that forecasts without a spread have scores."""
 HALF_LIFE: Final = 60.0
 """The weight of a forecast is halved after later ones with this total weight."""
-PRIOR_WEIGHT: Final = 20.0
+PRIOR_WEIGHT: Final = 10.0
 """The weight of perfectly calibrated forecasts that are assumed before any other, in independent forecasts."""
 PRIOR_SCORES: Final = 200
 """The number of their scores. With few scores, the quantiles would be too far from the median."""
@@ -80,7 +80,7 @@ class Recalibration:
             [item.waited if is_started else now - item.made for item, is_started in zip(past, started, strict=True)],
             dtype=float,
         )
-        weights = find_uniqueness(np.array([item.made for item in past]), waited)
+        weights = np.sqrt(find_uniqueness(np.array([item.made for item in past]), waited))
         low, high = _find_levels(past, started, waited, weights)
         scores = _quantiles_of_scores(past, started, waited, weights, (low, 0.5, 1.0 - high))
         first, middle, last = (_apply_score(simulated, score) for score in scores)
@@ -94,7 +94,7 @@ class Recalibration:
 
 
 def find_uniqueness(made: Floats, waited: Floats) -> Floats:
-    """Return the weight of each forecast: the mean of 1 / (forecasts that waited at the same time) during its wait."""
+    """Return the mean of 1 / (forecasts that waited at the same time) during the wait of each forecast."""
     if not len(made):
         return np.empty(0)
     ends = made + np.maximum(waited, GRACE)

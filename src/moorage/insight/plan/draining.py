@@ -131,9 +131,9 @@ class Drain:
             hopeless = self._evict(nodes, [name for name in cordon if name not in run.cordoned], retried)
             if hopeless and run.rules.constraints.allow_pending:
                 self._evict_anyway(nodes, [name for name in cordon if name not in run.cordoned], hopeless)
-        if len(run.steps) == count:
+        if cordon and len(run.steps) == count:
             run.take_step(cordon, ())
-        if uncordons:
+        if cordon and uncordons:
             run.set_cordon(cordon, False)
             run.steps[-1] = replace(run.steps[-1], uncordon=tuple(cordon))
         is_empty = {name: not run.list_node_pods(name) for name in nodes}

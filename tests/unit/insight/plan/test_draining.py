@@ -169,6 +169,14 @@ def test_rolling_drains_return_each_node() -> None:
     assert plan.summary.nodes_emptied == ("n1", "n2")
 
 
+@pytest.mark.parametrize("rolling", [None, 1])
+def test_drained_nodes_need_no_step(rolling: int | None) -> None:
+    plan = drained(node("n1", unschedulable=True), node("n2"), owned("p", on="n2"), nodes=("n1",), rolling=rolling)
+    assert plan.feasible
+    assert plan.steps == ()
+    assert plan.summary.nodes_emptied == ("n1",)
+
+
 def test_extra_nodes_are_suggested() -> None:
     pods = [owned(f"p{number}", on=f"n{number}", requests={"cpu": "3"}) for number in (1, 2)]
     plan = drained(node("n1"), node("n2"), node("n3", cpu="1"), *pods, nodes=("n1", "n2"))
