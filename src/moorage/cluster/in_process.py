@@ -126,7 +126,7 @@ class StoreWatch:
         self._snapshot: dict[str, dict[str, Entry]] | None = None
         self.after_delivery: Callable[[], None] = lambda: None
         """Called after every delivery."""
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
     @property
     def is_busy(self) -> bool:
@@ -167,7 +167,7 @@ class StoreWatch:
                     on_changes(kind, changes)
         self.after_delivery()
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         if self._is_running and self._snapshot is None and resource in self._followers:
             self._on_the_way.append((resource, change))
             loop = asyncio.get_running_loop()

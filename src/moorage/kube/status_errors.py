@@ -30,7 +30,7 @@ def error_status(error: ApiError) -> dict[str, Any]:
         "status": "Failure",
         "message": str(error),
         "reason": error.reason,
-        "details": _bounded(error.details),
+        "details": _clip(error.details),
         "code": error.status,
     }
     if error.retry_after is not None:
@@ -38,13 +38,13 @@ def error_status(error: ApiError) -> dict[str, Any]:
     return {key: content for key, content in status.items() if content not in ("", {}) or key == "metadata"}
 
 
-def _bounded(details: Any) -> Any:
+def _clip(details: Any) -> Any:
     if isinstance(details, str):
         return shortened(details, MAX_VALUE_LENGTH)
     if isinstance(details, Mapping):
-        return {key: _bounded(content) for key, content in details.items()}
+        return {key: _clip(content) for key, content in details.items()}
     if isinstance(details, list | tuple):
-        return [_bounded(item) for item in details[:MAX_CAUSES]]
+        return [_clip(item) for item in details[:MAX_CAUSES]]
     return details
 
 

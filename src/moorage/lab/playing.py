@@ -150,14 +150,14 @@ class Attempts(AttemptObserver):
             if not outcome.nominated_node:
                 self.rejected[queued.uid] = queued.pod
         elif isinstance(outcome, Failed):
-            self._failed(queued, outcome)
+            self._on_failure(queued, outcome)
 
     def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding."""
         if isinstance(outcome, Failed):
-            self._failed(queued, outcome)
+            self._on_failure(queued, outcome)
 
-    def _failed(self, queued: QueuedPodInfo, outcome: Failed) -> None:
+    def _on_failure(self, queued: QueuedPodInfo, outcome: Failed) -> None:
         if outcome.is_rejection:
             self.rejected[queued.uid] = queued.pod
         else:

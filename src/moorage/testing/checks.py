@@ -97,8 +97,8 @@ def check_plugin(
     @given(cluster=random_clusters, pod=random_pods, data=st.data())
     def try_out(cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject) -> None:
         if labels:
-            (pod,) = data.draw(_labeled([pod], labels), label="labels of the pod")
-            cluster = tuple(data.draw(_labeled(cluster, labels), label="labels of the cluster"))
+            (pod,) = data.draw(_add_labels([pod], labels), label="labels of the pod")
+            cluster = tuple(data.draw(_add_labels(cluster, labels), label="labels of the cluster"))
         custom = data.draw(_custom_objects(kinds, cluster, values), label="custom resources") if kinds else []
         rig = Rig(*objects, *custom, *cluster, features=features)
         rows = data.draw(st.permutations(range(len(rig.nodes))), label="order of rows")
@@ -185,7 +185,7 @@ def _custom_kinds(
 
 
 @st.composite
-def _labeled(draw: st.DrawFn, objects: Sequence[AnyObject], labels: Mapping[str, Sequence[str]]) -> list[AnyObject]:
+def _add_labels(draw: st.DrawFn, objects: Sequence[AnyObject], labels: Mapping[str, Sequence[str]]) -> list[AnyObject]:
     """Give nodes and pods some of these labels."""
     choices = st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in labels.items()})
     return [
@@ -256,13 +256,13 @@ class _Trial:
 
     def run(self) -> None:
         """Check all extension points of the plugin."""
-        before = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
+        before = _picture(self.rig.nodes), _encode(self.rig, self.pod)
         self._check_signature()
         if isinstance(self.plugin, FilterPlugin):
             self._check_filter(self.plugin)
         if isinstance(self.plugin, ScorePlugin):
             self._check_score(self.plugin)
-        after = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
+        after = _picture(self.rig.nodes), _encode(self.rig, self.pod)
         assert after == before, f"{self.plugin.name} changed nodes, pods or columns it may only read"
         if self.plugin.depends_on < DependsOn.CLUSTER and self.plugin.sign(self.pod) is not None:
             self._check_cached_results()
@@ -449,7 +449,7 @@ def _check_normalized(name: str, scores: IntArray, size: int) -> None:
     assert inside.all(), f"{name} scored {scores.tolist()}, which is not between 0 and {MAX_NODE_SCORE}"
 
 
-def _encoded(rig: Rig, pod: Pod) -> list[bytes]:
+def _encode(rig: Rig, pod: Pod) -> list[bytes]:
     """Encode nodes and pods: a plugin could write to their labels, which are plain dicts."""
     pods = (placed_pod for node in rig.nodes for placed_pod in node.pods.values())
     return [msgspec.msgpack.encode(obj) for obj in (pod, *(node.node for node in rig.nodes), *pods)]

@@ -165,10 +165,10 @@ class ApiServer:
         if isinstance(answer, Watch):
             return self._watchers.stream(answer)
         if self._journal is not None and request.method != "GET":
-            return self._settled(self._journal, self.api.store.version, _reply(answer))
+            return self._settle(self._journal, self.api.store.version, _reply(answer))
         return _reply(answer)
 
-    async def _settled(self, journal: Journal, version: int, reply: Reply) -> Reply:
+    async def _settle(self, journal: Journal, version: int, reply: Reply) -> Reply:
         """Send the response after the write is on disk."""
         try:
             await journal.settle(version)

@@ -42,7 +42,7 @@ class DisruptionController(BaseController):
             return
         pods = [pod for pod in cache[Pod].in_namespace(budget.namespace) if protects(budget, pod)]
         expected, now = expected_pods(budget, pods, cache), self._clock.now()
-        granted = _granted(budget, pods, now)
+        granted = _grant(budget, pods, now)
         healthy = sum(1 for pod in pods if is_ready(pod) and not pod.is_terminating and pod.name not in granted)
         desired = scaled(budget.spec.min_available, expected, round_up=True)
         if budget.spec.max_unavailable is not None:
@@ -95,7 +95,7 @@ def find_maker(obj: KubeObject, cache: InformerCache) -> Maker | None:
     return None
 
 
-def _granted(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:
+def _grant(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:
     """Return the evictions that were granted and have not begun."""
     active_names = {pod.name for pod in pods if not pod.is_terminating}
     return {

@@ -99,9 +99,7 @@ def _endpoints_actions(
         metadata = {"name": service.name, "namespace": service.namespace, "labels": labels}
         yield Create(Endpoints, {"metadata": metadata, **({"subsets": subsets} if subsets else {})})
     elif (current.subsets or []) != subsets or current.labels != labels:
-        yield Patch(
-            current, {"metadata": {"labels": _replaced(current, labels)}, "subsets": subsets}, if_unchanged=True
-        )
+        yield Patch(current, {"metadata": {"labels": _replace(current, labels)}, "subsets": subsets}, if_unchanged=True)
 
 
 def _slice_actions(
@@ -133,7 +131,7 @@ def _slice_actions(
             continue
         unused.remove(current)
         if (current.endpoints or [], current.ports or [], current.labels) != (endpoints, ports, labels):
-            content = {"metadata": {"labels": _replaced(current, labels)}, "endpoints": endpoints, "ports": ports}
+            content = {"metadata": {"labels": _replace(current, labels)}, "endpoints": endpoints, "ports": ports}
             yield Patch(current, content, if_unchanged=True)
     yield from map(Delete, unused)
 
@@ -196,6 +194,6 @@ def _name(service: Service, pod: Pod, cache: InformerCache) -> Data:
     return {"hostname": pod.name}
 
 
-def _replaced(obj: KubeObject, labels: dict[str, str]) -> Data:
+def _replace(obj: KubeObject, labels: dict[str, str]) -> Data:
     """Return a merge patch for labels: a key is removed only if its value is null."""
     return {**dict.fromkeys(obj.labels), **labels}

@@ -87,7 +87,7 @@ def find_job_group(job: Job, cache: InformerCache, *, has_started: bool) -> JobG
     if ((job.spec.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName"):
         return JobGroup()
     if job.metadata.controller is not None:
-        return _delegated(job, cache, has_started=has_started)
+        return _find_delegate(job, cache, has_started=has_started)
     controllers = ((item, item.metadata.controller) for item in cache[Workload].owned_by(job.uid))
     workload = next((item for item, owner in controllers if owner is not None and owner.uid == job.uid), None)
     template = _template(job)
@@ -103,7 +103,7 @@ def find_job_group(job: Job, cache: InformerCache, *, has_started: bool) -> JobG
     return JobGroup(group.name, tuple(_count_changes(workload, group, template)))
 
 
-def _delegated(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
+def _find_delegate(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
     template_name, owner = job.annotations.get(TEMPLATE_NAME), job.metadata.controller
     if not template_name or owner is None:
         return JobGroup()

@@ -257,7 +257,7 @@ class ControllerManager:
         try:
             actions = list(controller.reconcile(item.key, self.cache))
         except Exception as error:
-            self._failed(item, error)
+            self._on_failure(item, error)
             return
         for action in actions:
             if isinstance(action, RequeueAfter):
@@ -275,14 +275,14 @@ class ControllerManager:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
         else:
-            self._succeeded(item)
+            self._on_success(item)
 
     def _owner(self, item: Item) -> KubeObject | None:
         """Return the object that an item is about, if its kind has events."""
         kind = self._controllers[item.controller].kinds[0]
         return self.cache[kind].get(item.key) if kind in SOURCES else None
 
-    def _succeeded(self, item: Item) -> None:
+    def _on_success(self, item: Item) -> None:
         self._failures.pop(item, None)
         self.cache.rejections.pop((self._controllers[item.controller].name, item.key), None)
 
@@ -290,12 +290,12 @@ class ControllerManager:
         try:
             has_changed = await self._carry_out_all(writes)
         except Exception as error:
-            self._failed(item, error)
+            self._on_failure(item, error)
             is_first = isinstance(error, Forbidden) and self._failures[item] == 1
             if is_first and self._recorder is not None and (owner := self._owner(item)) is not None:
                 self._recorder.record_core(rejection_event(owner, str(error)))
         else:
-            self._succeeded(item)
+            self._on_success(item)
             # One round of actions may not reach the desired state. After a write without effect the next round would be
             # the same.
             if has_changed:
@@ -350,7 +350,7 @@ class ControllerManager:
             self._recorder.record_core(msgspec.structs.replace(action.event, note=note))
         return is_gone or before is None or obj.metadata.resource_version != before.metadata.resource_version
 
-    def _failed(self, item: Item, error: Exception) -> None:
+    def _on_failure(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1
         delay = min(FIRST_RETRY * 2.0 ** min(failures - 1, 20), LAST_RETRY)
         retry_after = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0

@@ -77,7 +77,7 @@ async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) 
 
 
 async def _remains(client: ApiClient, namespace: str) -> AsyncIterator[Remains]:
-    for root, plural in await _namespaced(client):
+    for root, plural in await _list_namespaced(client):
         path = f"{root}/namespaces/{namespace}/{plural}"
         try:
             page = await _get(client, f"{path}?limit={SAMPLE}")
@@ -118,7 +118,7 @@ def _condition(kind: str, reason: str, message: str, status: str = "False") -> d
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-async def _namespaced(client: ApiClient) -> list[tuple[str, str]]:
+async def _list_namespaced(client: ApiClient) -> list[tuple[str, str]]:
     """Return the namespaced resources that support deletecollection."""
     roots = ["/api/v1"]
     groups = await _get(client, "/apis")

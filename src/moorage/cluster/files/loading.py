@@ -180,9 +180,9 @@ class Creation:
             if kind is None:
                 self._keep_aside(document)
             else:
-                obj = self._identified(_decode(document, kind), kind)
+                obj = self._identify(_decode(document, kind), kind)
                 self._check_unique(obj, kind, document)
-                created.append((self._completed(obj, document), document))
+                created.append((self._complete(obj, document), document))
             self._count += 1
         # Priority classes may follow the pods that name them.
         classes = [obj for obj, _ in created if isinstance(obj, PriorityClass)]
@@ -210,14 +210,14 @@ class Creation:
             metadata = replace(decoded.metadata, uid=was.uid, creation_timestamp=was.creation_timestamp)
             decoded = replace(decoded, metadata=metadata)
         self._count += 1
-        obj = self._completed(self._identified(decoded, kind), document)
+        obj = self._complete(self._identify(decoded, kind), document)
         if not isinstance(obj, Pod | PodGroup | CompositePodGroup):
             return obj
         admitted = self._admit(PodAdmission(classes, self._features), obj, document)
         adapt = pod_adapter(self._features)
         return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
 
-    def _completed(self, obj: KubeObject, document: Document) -> KubeObject:
+    def _complete(self, obj: KubeObject, document: Document) -> KubeObject:
         _check(obj, lambda: document.title)
         if not self._runs_workloads or not isinstance(obj, WORKLOADS):
             return with_defaults(obj)
@@ -265,7 +265,7 @@ class Creation:
     def _created(self) -> str:
         return format_time(EPOCH + self._count)
 
-    def _identified(self, obj: T, kind: Kind) -> T:
+    def _identify(self, obj: T, kind: Kind) -> T:
         original = obj.metadata
         metadata = replace(
             original,
@@ -287,7 +287,7 @@ class Creation:
         namespaces = []
         for name in dict.fromkeys(obj.namespace for obj in objects if obj.namespace not in existing):
             namespace = Namespace(ObjectMeta(name=name))
-            namespaces.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
+            namespaces.append(default_namespace(self._identify(namespace, BY_NAME["Namespace"])))
             self._count += 1
         return namespaces
 

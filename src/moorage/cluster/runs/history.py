@@ -85,12 +85,12 @@ class RunHistory:
         self._nodes: dict[str, Node] = {}
         self._placed: dict[str, tuple[str, dict[str, int]]] = {}
         self._levels: dict[tuple[str, str], Level] = {}
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
     @property
     def seconds(self) -> float:
         """Seconds until the last change, or the last attempt that failed with an error."""
-        return _rounded(self._last_change - self._start)
+        return _round(self._last_change - self._start)
 
     def end_at(self, seconds: float) -> None:
         """Set the end of the history, in seconds after its start."""
@@ -105,7 +105,7 @@ class RunHistory:
         for record in self._pods.values():
             if record.waited is None and not record.node:
                 waited_until = record.deleted if record.deleted is not None else end
-                record.waited = _rounded(waited_until - record.created)
+                record.waited = _round(waited_until - record.created)
         return list(self._pods.values())
 
     def note_eviction(self, uid: str) -> None:
@@ -133,19 +133,19 @@ class RunHistory:
             rows.append(
                 Utilization(
                     resource=resource,
-                    allocatable=_rounded(offered[group, resource] / unit),
-                    requested=_rounded(level.amount / unit),
-                    peak=_rounded(level.peak / unit),
-                    mean=_rounded(mean / unit),
+                    allocatable=_round(offered[group, resource] / unit),
+                    requested=_round(level.amount / unit),
+                    peak=_round(level.peak / unit),
+                    mean=_round(mean / unit),
                     group=group,
                 )
             )
         return rows
 
     def _moment(self) -> float:
-        return _rounded(self._now() - self._start)
+        return _round(self._now() - self._start)
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         self._last_change = self._now()
         if resource == PODS:
             self._pod_changed(change.before, change.after)
@@ -172,7 +172,7 @@ class RunHistory:
             record = self._pods[uid] = PodHistory(after.key, self._moment(), node=node)
         elif node and not record.node:
             record.node, record.bound = node, self._moment()
-            record.waited = _rounded(record.bound - record.created)
+            record.waited = _round(record.bound - record.created)
         if pod.is_finished:
             if record.finished is None and before is not None:
                 record.finished, record.phase = self._moment(), pod.status.phase
@@ -218,7 +218,7 @@ class Level:
         self.since = now
 
 
-def _rounded(seconds: float) -> float:
+def _round(seconds: float) -> float:
     return round(seconds, 3)
 
 

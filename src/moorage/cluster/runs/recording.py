@@ -137,7 +137,7 @@ class RunRecorder:
     def begin(self, store: Store, now: Callable[[], float]) -> None:
         """Start recording the changes of a store."""
         self._now, self._start = now, now()
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
     def note(self, kind: StepKind, pod: str, detail: Any = None) -> None:
         """Record a step."""
@@ -168,7 +168,7 @@ class RunRecorder:
         self.note(StepKind.TRIED, queued.key, reason)
         self.decided(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, "", outcome.message)
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         if resource == NODES and change.after is not None:
             self.nodes[change.after.key] = change.after.typed(Node)
         elif resource == PODS:
@@ -177,7 +177,7 @@ class RunRecorder:
     def _pod_changed(self, before: Entry | None, after: Entry | None) -> None:
         if after is None:
             assert before is not None
-            self._left(before.key, is_gone=True)
+            self._on_departure(before.key, is_gone=True)
             return
         pod, key = after.typed(Pod), after.key
         if before is None:
@@ -185,14 +185,14 @@ class RunRecorder:
             if not pod.is_finished and not pod.node_name:
                 self.note(StepKind.WAITS, key)
         if pod.is_finished:
-            self._left(key, is_gone=False)
+            self._on_departure(key, is_gone=False)
         elif pod.node_name and key not in self._on_node:
             self._on_node.add(key)
             self._last.pop(key, None)
             self._repeating.discard(key)
             self.note(StepKind.TAKES, key, pod.node_name)
 
-    def _left(self, key: str, *, is_gone: bool) -> None:
+    def _on_departure(self, key: str, *, is_gone: bool) -> None:
         if key in self._on_node:
             self._on_node.discard(key)
             self.note(StepKind.LEAVES, key)

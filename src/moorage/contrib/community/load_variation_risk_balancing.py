@@ -41,8 +41,8 @@ class RiskColumns(LoadColumns):
     def _resource(self, has: int, average: float | None, deviation: float | None) -> tuple[float, float, float]:
         if average is None or not has:
             return math.nan, math.nan, math.nan
-        variation = _bounded((deviation or 0.0) / 100.0) ** self._power
-        return float(has), average / 100.0, _bounded(self._margin * variation)
+        variation = _clip((deviation or 0.0) / 100.0) ** self._power
+        return float(has), average / 100.0, _clip(self._margin * variation)
 
 
 class LoadVariationRiskBalancing(LoadPlugin, ScorePlugin):
@@ -65,7 +65,7 @@ class LoadVariationRiskBalancing(LoadPlugin, ScorePlugin):
         numbers = self._columns.of(node)
         requests = pod.requests.get("cpu", 0), pod.requests.get("memory", 0)
         scores = [
-            (1.0 - (_bounded(share + amount / has) + variation) / 2.0) * MAX_NODE_SCORE
+            (1.0 - (_clip(share + amount / has) + variation) / 2.0) * MAX_NODE_SCORE
             for amount, (has, share, variation) in zip(requests, (numbers[:3], numbers[3:]), strict=True)
             if not math.isnan(has)
         ]
@@ -87,5 +87,5 @@ def _scores(
     return scores
 
 
-def _bounded(value: float) -> float:
+def _clip(value: float) -> float:
     return min(max(value, 0.0), 1.0)

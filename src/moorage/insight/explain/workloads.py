@@ -79,7 +79,7 @@ def explain_workload(
     check_pod_count(title, pod_count)
     fits = len(placed_pods)
     if _is_suspended(workload):
-        return WorkloadExplanation(title, fits, pod_count, _suspended(session, workload))
+        return WorkloadExplanation(title, fits, pod_count, _explain_suspended(session, workload))
     if len(own) < pod_count and (class_refusal := _explain_unknown_class(session, workload)) is not None:
         return WorkloadExplanation(title, fits, pod_count, class_refusal)
     if workload.id.kind == "DaemonSet":
@@ -231,7 +231,7 @@ def _is_suspended(workload: NamedWorkload) -> bool:
     return workload.id.kind in ("Job", "CronJob") and any(spec.get("suspend") is True for spec in specs)
 
 
-def _suspended(session: Session, workload: NamedWorkload) -> PodExplanation:
+def _explain_suspended(session: Session, workload: NamedWorkload) -> PodExplanation:
     """Explain a suspended job: it has no pods until it is resumed."""
     labels = (workload.content.get("metadata") or {}).get("labels") or {}
     owners = {gate_owner(name.rpartition("/")[0]) for name in labels} - {""}

@@ -64,7 +64,7 @@ class PageObserver(AttemptObserver):
         if isinstance(outcome, Placed):
             self._note(queued, Result.SCHEDULED, node=outcome.node_name)
         elif isinstance(outcome, Unschedulable | Failed):
-            self._failed(queued, outcome)
+            self._on_failure(queued, outcome)
 
     def on_bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a bound pod."""
@@ -77,13 +77,13 @@ class PageObserver(AttemptObserver):
 
     def on_binding_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding of a pod."""
-        self._failed(queued, outcome)
+        self._on_failure(queued, outcome)
 
     def attempts(self, pod: str) -> Sequence[DecisionLine]:
         """Return the recorded attempts of a pod."""
         return [line for line in self.recent if line.pod == pod]
 
-    def _failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+    def _on_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         from moorage.cluster import why_not  # most clusters start without a failure
 
         self.failures.put(queued.uid, why_not(outcome))

@@ -84,12 +84,12 @@ class Rebalance:
         """Move pods if the plugins would reject their node; repeat, because a move may cause or fix rejections."""
         for _ in range(MAX_PASSES):
             count = self._run.moves
-            for pod, reason in self._misplaced():
+            for pod, reason in self._list_misplaced():
                 self._try_move(pod, reason, is_cordoned=False)
             if self._run.moves == count:
                 return
 
-    def _misplaced(self) -> Iterator[tuple[Pod, str]]:
+    def _list_misplaced(self) -> Iterator[tuple[Pod, str]]:
         run, session = self._run, self._run.session
         for pod in [pod for name in run.node_names() for pod in run.list_node_pods(name)]:
             if pod.scheduler_name not in session.scheduler.runners:
@@ -186,7 +186,7 @@ class Rebalance:
 
     def find_remaining(self) -> Iterator[ImmovablePod]:
         """Yield misplaced pods that the plan does not move, and one such pod of each hot node."""
-        for pod, reason in self._misplaced():
+        for pod, reason in self._list_misplaced():
             refusal = self._refusals.get(pod.key, "no better node")
             yield ImmovablePod(pod.key, pod.node_name, "misplaced", f"{reason}; {refusal}")
         for name in self._run.node_names():

@@ -133,15 +133,15 @@ def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     requests = tuple(
         replace(
             request,
-            exactly=_counted(request.exactly) if request.exactly is not None else None,
-            first_available=tuple(_counted(item) for item in request.first_available),
+            exactly=_add_count(request.exactly) if request.exactly is not None else None,
+            first_available=tuple(_add_count(item) for item in request.first_available),
         )
         for request in spec.devices.requests
     )
     return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
-def _counted(request: AnyRequest) -> AnyRequest:
+def _add_count(request: AnyRequest) -> AnyRequest:
     mode = request.allocation_mode or EXACT_COUNT
     count = 1 if mode == EXACT_COUNT and request.count == 0 else request.count
     return replace(request, allocation_mode=mode, count=count)

@@ -83,7 +83,7 @@ class DeviceAdmission:
 
 def _expressions(data: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """Yield the field path and the text of each expression in the lists at a path."""
-    for location, selectors in _located(data, path.split("."), ""):
+    for location, selectors in _locate(data, path.split("."), ""):
         for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
             cel = selector.get("cel") if isinstance(selector, dict) else None
             expression = cel.get("expression") if isinstance(cel, dict) else None
@@ -91,15 +91,15 @@ def _expressions(data: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]
                 yield f"{location}[{number}].cel.expression", expression
 
 
-def _located(data: Any, path: list[str], location: str) -> Iterator[tuple[str, Any]]:
+def _locate(data: Any, path: list[str], location: str) -> Iterator[tuple[str, Any]]:
     """Yield the values at a path with their locations. ``*`` selects every item of a list."""
     if not path:
         yield location, data
     elif path[0] == _EACH:
         for number, item in enumerate(data if isinstance(data, list) else ()):
-            yield from _located(item, path[1:], f"{location}[{number}]")
+            yield from _locate(item, path[1:], f"{location}[{number}]")
     elif isinstance(data, Mapping) and path[0] in data:
-        yield from _located(data[path[0]], path[1:], f"{location}.{path[0]}".removeprefix("."))
+        yield from _locate(data[path[0]], path[1:], f"{location}.{path[0]}".removeprefix("."))
 
 
 def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str, str]) -> Iterator[FieldError]:
@@ -119,10 +119,10 @@ def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]
     """Yield the mappings that may contain the fields, with the name of the field."""
     for path in paths:
         *parent_path, name = path
-        yield from ((parent, name) for parent in _reached(data, parent_path) if isinstance(parent, dict))
+        yield from ((parent, name) for parent in _reach(data, parent_path) if isinstance(parent, dict))
 
 
-def _reached(data: Any, path: list[str]) -> Iterator[Any]:
+def _reach(data: Any, path: list[str]) -> Iterator[Any]:
     if not path:
         yield data
         return
@@ -133,4 +133,4 @@ def _reached(data: Any, path: list[str]) -> Iterator[Any]:
     else:
         items = (data[first],) if isinstance(data, dict) and first in data else ()
     for item in items:
-        yield from _reached(item, tail)
+        yield from _reach(item, tail)

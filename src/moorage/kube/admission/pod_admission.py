@@ -119,7 +119,7 @@ def merge_spread_label_keys(pod: Pod) -> Pod:
     if not any(constraint.match_label_keys for constraint in pod.spec.topology_spread_constraints):
         return pod
     constraints = tuple(
-        replace(item, label_selector=_narrowed(item.label_selector, item.match_label_keys, "In", pod.labels))
+        replace(item, label_selector=_narrow(item.label_selector, item.match_label_keys, "In", pod.labels))
         for item in pod.spec.topology_spread_constraints
     )
     return replace(pod, spec=replace(pod.spec, topology_spread_constraints=constraints))
@@ -139,11 +139,11 @@ def _merge_terms(affinity: AnyAffinity | None, labels: Mapping[str, str]) -> Any
 
 
 def _merge_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
-    selector = _narrowed(term.label_selector, term.match_label_keys, "In", labels)
-    return replace(term, label_selector=_narrowed(selector, term.mismatch_label_keys, "NotIn", labels))
+    selector = _narrow(term.label_selector, term.match_label_keys, "In", labels)
+    return replace(term, label_selector=_narrow(selector, term.mismatch_label_keys, "NotIn", labels))
 
 
-def _narrowed(
+def _narrow(
     selector: LabelSelector | None, keys: Iterable[str], operator: str, labels: Mapping[str, str]
 ) -> LabelSelector | None:
     """Add an expression per label the pod has. A null selector selects nothing and remains null."""

@@ -133,7 +133,7 @@ def _json_name(attribute: str) -> str:
     return re.sub("_(.)", lambda match: match[1].upper(), attribute)
 
 
-def _one_of(attribute: str, *supported: str, is_required: bool = False) -> Check:
+def _make_choice_check(attribute: str, *supported: str, is_required: bool = False) -> Check:
     def check(part: msgspec.Struct) -> Iterator[Problem]:
         value = getattr(part, attribute) or ("(none)" if is_required else "")
         if value and value not in supported:
@@ -144,7 +144,7 @@ def _one_of(attribute: str, *supported: str, is_required: bool = False) -> Check
     return check
 
 
-def _within(attribute: str, least: int, most: int) -> Check:
+def _make_range_check(attribute: str, least: int, most: int) -> Check:
     def check(part: msgspec.Struct) -> Iterator[Problem]:
         if not least <= (value := getattr(part, attribute)) <= most:
             yield Problem(_json_name(attribute), f"{value} is out of range", f"write a number from {least} to {most}")
@@ -161,7 +161,7 @@ def _positive(attribute: str) -> Check:
     return check
 
 
-def _required(attribute: str, problem: str, hint: str = "") -> Check:
+def _make_required_check(attribute: str, problem: str, hint: str = "") -> Check:
     return lambda part: () if getattr(part, attribute) else (Problem(_json_name(attribute), problem, hint),)
 
 
@@ -182,28 +182,34 @@ def _check_requirements(resources: ResourceRequirements) -> Iterator[Problem]:
                 yield Problem(f"{field}.{name}", f"{quantity!r} is negative", "write 0 or more")
 
 
-_PREEMPTION: Final = _one_of("preemption_policy", "PreemptLowerPriority", "Never")
+_PREEMPTION: Final = _make_choice_check("preemption_policy", "PreemptLowerPriority", "Never")
 _CHECKS: Final[dict[type[msgspec.Struct], tuple[Check, ...]]] = {
-    ContainerPort: (_one_of("protocol", "TCP", "UDP", "SCTP"), _within("host_port", 0, 65535)),
+    ContainerPort: (_make_choice_check("protocol", "TCP", "UDP", "SCTP"), _make_range_check("host_port", 0, 65535)),
     LabelSelector: (lambda selector: _parse("matchExpressions", selector, label_matcher),),
-    NodeSelectorRequirement: (_one_of("operator", *NODE_OPERATORS, is_required=True),),
+    NodeSelectorRequirement: (_make_choice_check("operator", *NODE_OPERATORS, is_required=True),),
     ObjectMeta: (_time("creation_timestamp"), _time("deletion_timestamp")),
-    PodAffinityTerm: (_required("topology_key", "an affinity term needs a topology key", _EXAMPLE_KEY),),
+    PodAffinityTerm: (_make_required_check("topology_key", "an affinity term needs a topology key", _EXAMPLE_KEY),),
     PodSpec: (_PREEMPTION,),
     PodStatus: (_time("start_time"),),
-    PreferredSchedulingTerm: (_within("weight", 1, 100),),
+    PreferredSchedulingTerm: (_make_range_check("weight", 1, 100),),
     PriorityClass: (_PREEMPTION,),
     ResourceRequirements: (_check_requirements,),
-    StorageClass: (_one_of("volume_binding_mode", "Immediate", "WaitForFirstConsumer"),),
-    Taint: (_required("key", "a taint needs a key"), _one_of("effect", *_EFFECTS, is_required=True)),
-    Toleration: (_one_of("operator", "Exists", "Equal", "Lt", "Gt"), _one_of("effect", *_EFFECTS)),
+    StorageClass: (_make_choice_check("volume_binding_mode", "Immediate", "WaitForFirstConsumer"),),
+    Taint: (
+        _make_required_check("key", "a taint needs a key"),
+        _make_choice_check("effect", *_EFFECTS, is_required=True),
+    ),
+    Toleration: (
+        _make_choice_check("operator", "Exists", "Equal", "Lt", "Gt"),
+        _make_choice_check("effect", *_EFFECTS),
+    ),
     TopologySpreadConstraint: (
         _positive("max_skew"),
-        _required("topology_key", "a spread constraint needs a topology key", _EXAMPLE_KEY),
-        _one_of("when_unsatisfiable", "DoNotSchedule", "ScheduleAnyway", is_required=True),
-        _one_of("node_affinity_policy", "Honor", "Ignore"),
-        _one_of("node_taints_policy", "Honor", "Ignore"),
+        _make_required_check("topology_key", "a spread constraint needs a topology key", _EXAMPLE_KEY),
+        _make_choice_check("when_unsatisfiable", "DoNotSchedule", "ScheduleAnyway", is_required=True),
+        _make_choice_check("node_affinity_policy", "Honor", "Ignore"),
+        _make_choice_check("node_taints_policy", "Honor", "Ignore"),
         _positive("min_domains"),
     ),
-    WeightedPodAffinityTerm: (_within("weight", 1, 100),),
+    WeightedPodAffinityTerm: (_make_range_check("weight", 1, 100),),
 }

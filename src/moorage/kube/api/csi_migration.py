@@ -91,7 +91,7 @@ def _with_topology(volume: PersistentVolume, zone_key: str) -> PersistentVolume:
     zone_label, region_label = _labels_in_use(old, volume.labels)
     terms = old
     if zone_label in keys:
-        terms = _renamed(terms, zone_label, zone_key)
+        terms = _rename(terms, zone_label, zone_key)
     elif zones := sorted({zone.strip() for zone in volume.labels.get(zone_label, "").split(ZONE_DELIMITER)} - {""}):
         requirement = NodeSelectorRequirement(key=zone_key, operator="In", values=tuple(zones))
         terms = tuple(
@@ -99,7 +99,7 @@ def _with_topology(volume: PersistentVolume, zone_key: str) -> PersistentVolume:
             for term in terms or (NodeSelectorTerm(),)
         )
     if region_label == BETA_REGION_LABEL and region_label in keys:
-        terms = _renamed(terms, region_label, REGION_LABEL)
+        terms = _rename(terms, region_label, REGION_LABEL)
     if terms == old:
         return volume
     affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms))
@@ -120,7 +120,7 @@ def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
     return ZONE_LABEL, REGION_LABEL
 
 
-def _renamed(terms: Terms, old: str, new: str) -> Terms:
+def _rename(terms: Terms, old: str, new: str) -> Terms:
     def rename(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
         return tuple(replace(item, key=new) if item.key == old else item for item in items)
 

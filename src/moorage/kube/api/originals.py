@@ -45,11 +45,11 @@ def whole(obj: KubeObject) -> object:
     if text is None:
         return obj
     if isinstance(obj, Pod) and obj.node_name:
-        text = _placed(text, obj.node_name)
+        text = _insert_node(text, obj.node_name)
     return msgspec.Raw(text)
 
 
-def _placed(text: bytes, node_name: str) -> bytes:
+def _insert_node(text: bytes, node_name: str) -> bytes:
     """Add the node to the text of a pod that was assumed after it was received."""
     parts = msgspec.json.decode(text, type=_Parts)
     spec = msgspec.json.decode(parts["spec"], type=_Parts)

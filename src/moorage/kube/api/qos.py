@@ -16,14 +16,14 @@ def qos_class(spec: Data) -> str:
     """
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     parts = [container.get("resources") or {} for container in containers]
-    if _counted(spec.get("resources") or {}):
+    if _has_counted(spec.get("resources") or {}):
         parts = [spec["resources"]]
-    if not any(_counted(part) for part in parts):
+    if not any(_has_counted(part) for part in parts):
         return "BestEffort"
     return "Guaranteed" if all(_is_exact(part) for part in parts) else "Burstable"
 
 
-def _counted(resources: Data) -> bool:
+def _has_counted(resources: Data) -> bool:
     amount_lists = (resources.get(field) or {} for field in ("requests", "limits"))
     return any(name in amounts and nano_value(amounts[name]) > 0 for amounts in amount_lists for name in _COUNTED)
 

@@ -76,15 +76,15 @@ def unit_value(quantity: Quantity) -> int:
 
 def nano_to_milli(nano: int) -> int:
     """Round billionths up to thousandths, away from zero, limited to the range of int64."""
-    return _bounded(-(-nano // 10**6) if nano >= 0 else nano // 10**6)
+    return _clip(-(-nano // 10**6) if nano >= 0 else nano // 10**6)
 
 
 def nano_to_unit(nano: int) -> int:
     """Round billionths up to whole units, away from zero, limited to the range of int64."""
-    return _bounded(-(-nano // NANO) if nano >= 0 else nano // NANO)
+    return _clip(-(-nano // NANO) if nano >= 0 else nano // NANO)
 
 
-def _bounded(amount: int) -> int:
+def _clip(amount: int) -> int:
     return amount if MIN_INT64 <= amount <= MAX_INT64 else MAX_INT64 if amount > 0 else MIN_INT64
 
 

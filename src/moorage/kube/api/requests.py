@@ -89,7 +89,7 @@ def spec_requests(pod: "Pod") -> Amounts:
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
         # Most pods are as plain as this, and every pod that arrives comes through here.
         return countable(spec.containers[0].resources.requests)
-    return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
+    return _round(_with_pod_level(pod, _spec_total(pod), use_status=False))
 
 
 def scoring_requests(pod: "Pod", of_spec: Amounts) -> Amounts:
@@ -102,10 +102,10 @@ def scoring_requests(pod: "Pod", of_spec: Amounts) -> Amounts:
         requests = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
         return requests if CPU in requests and MEMORY in requests else Amounts(_SCORING_DEFAULTS | requests)
     if spec.resources:
-        return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
+        return _round(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
     # Only CPU and memory have defaults: the other amounts, which may be 80,000, are those of the spec.
     total = _aggregate(pod, lambda container: _NONZERO_DEFAULTS | _cpu_and_memory(container.resources.requests))
-    return Amounts(of_spec | _rounded(_sum((total, _cpu_and_memory(spec.overhead)))))
+    return Amounts(of_spec | _round(_sum((total, _cpu_and_memory(spec.overhead)))))
 
 
 def _cpu_and_memory(resources: ResourceList) -> Nanos:
@@ -114,7 +114,7 @@ def _cpu_and_memory(resources: ResourceList) -> Nanos:
 
 def placed_requests(pod: "Pod") -> Amounts:
     """Return the resources that a pod uses on its node, including allocated and actuated amounts of the kubelet."""
-    return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
+    return _round(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
 def placed_milli_requests(pod: "Pod") -> dict[str, int]:
@@ -136,7 +136,7 @@ def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: 
         defaults = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
         if defaults:
             total = _with_pod_level(pod, _status_total(pod, defaults), use_status=True)
-    rounded = _rounded({name: total[name] for name in _NONZERO_DEFAULTS if name in total})
+    rounded = _round({name: total[name] for name in _NONZERO_DEFAULTS if name in total})
     return rounded.get(CPU, 0), rounded.get(MEMORY, 0)
 
 
@@ -165,10 +165,10 @@ def limit_nanos(pod: "Pod") -> Nanos:
 
 def limits_total(pod: "Pod") -> dict[str, int]:
     """Return the rounded sum of a pod's limits, as resource metrics report it."""
-    return _rounded(limit_nanos(pod))
+    return _round(limit_nanos(pod))
 
 
-def _rounded(total: Nanos) -> Amounts:
+def _round(total: Nanos) -> Amounts:
     return Amounts(
         (name, nano_to_milli(nanos) if name == CPU else nano_to_unit(nanos))
         for name, nanos in total.items()
@@ -220,8 +220,8 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     claimed = claimed_nanos(status.node_allocatable_resource_claim_statuses)
     spec = _sum((spec, claimed)) if claimed else spec
     by_name = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
-    allocated = _aggregate(pod, lambda c: defaults | _allocated(c, by_name.get(c.name), infeasible))
-    actuated = _aggregate(pod, lambda c: defaults | _actuated(c, by_name.get(c.name), infeasible))
+    allocated = _aggregate(pod, lambda c: defaults | _read_allocated(c, by_name.get(c.name), infeasible))
+    actuated = _aggregate(pod, lambda c: defaults | _read_actuated(c, by_name.get(c.name), infeasible))
     if status.allocated_resources is not None and status.resources is not None and status.resources.requests:
         allocated, actuated = _nanos(status.allocated_resources), _nanos(status.resources.requests)
     allocated = _sum((allocated, claimed)) if claimed else allocated
@@ -229,16 +229,16 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     return current if infeasible else _max(spec, current)
 
 
-def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
+def _read_allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
     if status is not None and status.allocated_resources is not None:
         return _nanos(status.allocated_resources)
     return {} if infeasible else _nanos(container.resources.requests)
 
 
-def _actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
+def _read_actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
     if status is not None and status.resources is not None and status.resources.requests:
         return _nanos(status.resources.requests)
-    return _allocated(container, status, infeasible)
+    return _read_allocated(container, status, infeasible)
 
 
 def has_kubelet_report(pod: "Pod") -> bool:

@@ -79,17 +79,17 @@ def share_claim(claim: ResourceClaim) -> None:
     _share_texts(claim.metadata)
     encoded = in_order.encode(claim.spec)
     claim.__dict__["spec_key"] = short_key(encoded)
-    force_setattr(claim, "spec", _shared(_claim_specs, encoded, claim.spec_key, claim.spec))
+    force_setattr(claim, "spec", _share(_claim_specs, encoded, claim.spec_key, claim.spec))
 
 
 def share_slice(piece: ResourceSlice) -> None:
     """Replace the devices of a node by equal ones of another node."""
     _share_texts(piece.metadata)
     encoded = in_order.encode(piece.spec.devices)
-    force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))
+    force_setattr(piece.spec, "devices", _share(_devices, encoded, short_key(encoded), piece.spec.devices))
 
 
-def _shared(cache: AdmissionLRU[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
+def _share(cache: AdmissionLRU[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
     if len(encoded) > MAX_VALUE_LENGTH:
         return part
     shared = cache.find(key)

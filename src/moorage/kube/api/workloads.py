@@ -16,7 +16,7 @@ from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
 _EMPTY: Final = msgspec.Raw(b"{}")
 
 
-def _decoded(part: msgspec.Raw) -> Data:
+def _decode(part: msgspec.Raw) -> Data:
     # Null means "absent", as everywhere.
     return msgspec.json.decode(part, type=Data | None) or {}
 
@@ -53,7 +53,7 @@ class ReplicatedSpec(KubeStruct, frozen=True):
     @property
     def template(self) -> Data:
         """Return a copy of the pod template, which the caller may change."""
-        return _decoded(self.template_json)
+        return _decode(self.template_json)
 
 
 class ReplicatedWorkload(KubeObject, frozen=True, dict=True, gc=True):
@@ -66,7 +66,7 @@ class ReplicatedWorkload(KubeObject, frozen=True, dict=True, gc=True):
     @property
     def status(self) -> Data:
         """Return a copy of the status, which the caller may change."""
-        return _decoded(self.status_json)
+        return _decode(self.status_json)
 
 
 class AppsWorkloadSpec(ReplicatedSpec, frozen=True):

@@ -111,12 +111,12 @@ def join_all(sizes: Iterable[Size]) -> Size:
 def measure_size(value: Any) -> Size:
     """Return the bound of an actual value, rounded up so that similar devices have equal bounds."""
     if isinstance(value, str):
-        return size(_rounded(len(value.encode("utf-8", "replace"))))
+        return size(_round(len(value.encode("utf-8", "replace"))))
     if isinstance(value, Mapping):
-        keys = max((_rounded(len(key.encode("utf-8", "replace"))) for key in value), default=0)
-        return size(_rounded(len(value)), key=keys, item=join_all(measure_size(item) for item in value.values()))
+        keys = max((_round(len(key.encode("utf-8", "replace"))) for key in value), default=0)
+        return size(_round(len(value)), key=keys, item=join_all(measure_size(item) for item in value.values()))
     if isinstance(value, list):
-        return size(_rounded(len(value)), item=join_all(measure_size(item) for item in value))
+        return size(_round(len(value)), item=join_all(measure_size(item) for item in value))
     return SCALAR
 
 
@@ -130,20 +130,20 @@ def measure_fields(value: Any) -> Size:
         fields = tuple((name, measure_fields(item)) for name, item in value.items())
         lengths = [len(key.encode("utf-8", "replace")) for key in value]
         weight = 1 + sum(lengths) + sum(1 + item.weight for _, item in fields)
-        largest = _measured(len(value), max(lengths, default=0), join_all(item for _, item in fields))
+        largest = _measure(len(value), max(lengths, default=0), join_all(item for _, item in fields))
         return replace(largest, fields=fields, weight=min(weight, _MAX_WEIGHT))
     if isinstance(value, list):
         items = [measure_fields(item) for item in value]
         weight = 1 + sum(1 + item.weight for item in items)
-        return replace(_measured(len(value), item=join_all(items)), weight=min(weight, _MAX_WEIGHT))
-    return _measured(len(value.encode("utf-8", "replace"))) if isinstance(value, str) else SCALAR
+        return replace(_measure(len(value), item=join_all(items)), weight=min(weight, _MAX_WEIGHT))
+    return _measure(len(value.encode("utf-8", "replace"))) if isinstance(value, str) else SCALAR
 
 
-def _measured(length: int, key: int = 0, item: Size | None = None) -> Size:
+def _measure(length: int, key: int = 0, item: Size | None = None) -> Size:
     return size(min(length, MAX_LENGTH), key=key, item=item)
 
 
-def _rounded(number: int) -> int:
+def _round(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
@@ -233,11 +233,11 @@ class _Estimate:
             arguments[1] = _regex_size(node.arguments[1], arguments[1])
         if isinstance(first, Name) and f"{first.name}.{node.function}" in FUNCTIONS:
             # The parser treats the namespace of a function as a method receiver. A variable may have the same name.
-            result = self._priced(f"{first.name}.{node.function}", arguments[1:])
-            return join_sizes(result, self._priced(node.function, arguments)) if first.name in names else result
-        return self._priced(node.function, arguments)
+            result = self._price(f"{first.name}.{node.function}", arguments[1:])
+            return join_sizes(result, self._price(node.function, arguments)) if first.name in names else result
+        return self._price(node.function, arguments)
 
-    def _priced(self, function: str, arguments: Sequence[Size]) -> Size:
+    def _price(self, function: str, arguments: Sequence[Size]) -> Size:
         cost, result = FUNCTIONS.get(function, _unknown)(
             *(*arguments, SCALAR, SCALAR, SCALAR)[: max(3, len(arguments))]
         )
@@ -265,7 +265,7 @@ def _text(length: int) -> Priced:
     return 1 + PER_BYTE * length, size(length)
 
 
-def _tagged(cost: float, length: int) -> Priced:
+def _tag(cost: float, length: int) -> Priced:
     """Return the cost of a quantity or a version: a map with one entry of this length."""
     return PYTHON_CALL + cost, size(1, key=16, item=size(length))
 
@@ -321,19 +321,19 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         _matching(a, pattern) + a.length * a.length / 50 * (1 + pattern.length / 50),
         size(a.length + 1, item=size(a.length)),
     ),
-    "quantity semver ip cidr url masked": lambda a, *_: _tagged(a.weight, 64 + a.weight),
+    "quantity semver ip cidr url masked": lambda a, *_: _tag(a.weight, 64 + a.weight),
     "getScheme getHost getHostname getPort getEscapedPath": lambda a, *_: _text(PYTHON_CALL + 3 * a.weight),
     "getQuery": lambda a, *_: (
         PYTHON_CALL + a.weight,
         size(a.weight, key=a.weight, item=size(a.weight, item=size(a.weight))),
     ),
     # Patterns of formats are linear. A problem may repeat the text.
-    "format.named": lambda a, *_: (PYTHON_CALL + PER_BYTE * a.length, size(1, item=_tagged(0, 32)[1])),
+    "format.named": lambda a, *_: (PYTHON_CALL + PER_BYTE * a.length, size(1, item=_tag(0, 32)[1])),
     "validate": lambda a, b, *_: (
         PYTHON_CALL + a.weight + 10 * b.length,
         size(1, item=size(4, item=size(600 + 2 * b.length))),
     ),
-    "add sub": lambda a, b, *_: _tagged(join_sizes(a, b).weight, join_sizes(a, b).entry().length + 16),
+    "add sub": lambda a, b, *_: _tag(join_sizes(a, b).weight, join_sizes(a, b).entry().length + 16),
     "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan isLessThan "
     "compareTo isSorted sum includes isIP isCIDR isURL ip.isCanonical family isUnspecified isLoopback isGlobalUnicast "
     "isLinkLocalMulticast isLinkLocalUnicast containsIP containsCIDR isMask prefixLength": lambda a, b, *_: (

@@ -53,7 +53,7 @@ def _succeeds(function: Callable[..., Any]) -> Callable[..., bool]:
     return test
 
 
-def _ordered(left: Tagged, right: Tagged) -> tuple[Any, Any]:
+def _order(left: Tagged, right: Tagged) -> tuple[Any, Any]:
     """Make two tagged values comparable. Raise ValueError for different kinds."""
     if "@quantity" in left and "@quantity" in right:
         return int(left["@quantity"]), int(right["@quantity"])
@@ -63,7 +63,7 @@ def _ordered(left: Tagged, right: Tagged) -> tuple[Any, Any]:
 
 
 def _compare(left: Tagged, right: Tagged) -> int:
-    low, high = _ordered(left, right)
+    low, high = _order(left, right)
     return int(low > high) - int(low < high)
 
 

@@ -264,7 +264,7 @@ def _from_files(
                 if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                     location = f"{name}: {singular}s[{number}]"
                     raise InputError(location, f"an entry must have a name and a {singular}")
-                entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, directory))
+                entries.setdefault(entry["name"], _resolve(entry.get(singular) or {}, singular, directory))
         current = content.get("current-context") or ""
         if not isinstance(current, str):
             raise InputError(f"{name}: current-context", "not a string", hint="write the name of a context")
@@ -290,7 +290,7 @@ def _from_files(
     return _connection(cluster, user, source, env, clock, context.namespace or "default")
 
 
-def _resolved(entry: Any, kind: str, directory: Path) -> Any:
+def _resolve(entry: Any, kind: str, directory: Path) -> Any:
     """Return an entry with its paths made relative to the directory of the file it is written in."""
     if not isinstance(entry, dict):
         return entry

@@ -137,7 +137,7 @@ class ApiClient:
         """Get the Authorization header. Concurrent callers share one lookup."""
         if self._renewing is None:
             self._renewing = asyncio.ensure_future(self._renew_now())
-            self._renewing.add_done_callback(self._renewed)
+            self._renewing.add_done_callback(self._on_renewal)
         await asyncio.shield(self._renewing)
 
     async def _renew_now(self) -> None:
@@ -146,7 +146,7 @@ class ApiClient:
         self._headers = f"{self._fixed}{own}\r\n"
         self._expires_at = self.connection.credentials.expires_at
 
-    def _renewed(self, _: asyncio.Future[None]) -> None:
+    def _on_renewal(self, _: asyncio.Future[None]) -> None:
         self._renewing = None
 
     async def _has_other_credentials(self) -> bool:

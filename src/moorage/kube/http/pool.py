@@ -71,7 +71,7 @@ class Dialer:
             server, login = f"http://{self.host_header}", login_line(self._proxy)
             forwarded = partial(ForwardedConnection, loop, server, self._idle, login)
             return (await self._to_proxy(self._proxy, forwarded))[1]
-        return await self._tunnelled(self._proxy, self.tls.context)
+        return await self._open_tunnel(self._proxy, self.tls.context)
 
     def keep_session(self, connection: PooledConnection) -> None:
         """Let later connections resume the TLS session of a connection that received a response."""
@@ -111,7 +111,7 @@ class Dialer:
         _, connection = await loop.create_connection(make, sock=socket, **self._encryption())
         return connection
 
-    async def _tunnelled(self, proxy: SplitResult, context: ssl.SSLContext) -> PooledConnection:
+    async def _open_tunnel(self, proxy: SplitResult, context: ssl.SSLContext) -> PooledConnection:
         """Open a tunnel through a proxy, and start TLS with the server in it."""
         loop = asyncio.get_running_loop()
         transport, outer = await self._to_proxy(proxy, lambda: PooledConnection(loop, redacted(proxy.geturl()), []))
@@ -148,13 +148,13 @@ class ForwardedConnection(PooledConnection):
 
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
         """Send a request. The future is done when the response is complete."""
-        return super().send(self._addressed(request), seconds)
+        return super().send(self._encode_address(request), seconds)
 
     def stream(self, request: bytes, max_silence: float) -> PieceStream:
         """Send a request and read the response as it arrives."""
-        return super().stream(self._addressed(request), max_silence)
+        return super().stream(self._encode_address(request), max_silence)
 
-    def _addressed(self, request: bytes) -> bytes:
+    def _encode_address(self, request: bytes) -> bytes:
         line, _, remainder = request.partition(b"\r\n")
         method, _, target = line.partition(b" ")
         return b"".join((method, b" ", self._prefix, target, b"\r\n", self._login, remainder))

@@ -167,7 +167,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             parser.reviewed(await review(head))
         except Exception:
-            parser.reviewed(self._failed(head))
+            parser.reviewed(self._make_failure(head))
         finally:
             self._task = None
         self._serve_on()
@@ -177,7 +177,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             answer = self._service.answer(request)
         except Exception:
-            answer = self._failed(request)
+            answer = self._make_failure(request)
         if isinstance(answer, Reply):
             self._send(answer, with_body=with_body)
         elif isinstance(answer, Coroutine):
@@ -191,7 +191,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.transport.write(encoded_head(stream.content_type, keeps_alive=self._keeps_alive))
         stream.start(self)
 
-    def _failed(self, request: HttpRequest) -> Reply:
+    def _make_failure(self, request: HttpRequest) -> Reply:
         """Log an unexpected exception and return an error response. The server continues."""
         log.exception("a request failed", method=request.method, path=request.path)
         return self._service.refuse(500, "an error on the server has prevented the request from succeeding")
@@ -204,7 +204,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             reply = await answer
         except Exception:
-            reply = self._failed(request)
+            reply = self._make_failure(request)
         finally:
             self._task = None
         if self._is_closing:

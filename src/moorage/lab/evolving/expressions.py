@@ -66,15 +66,15 @@ def mutate(random: Random, expression: Expression) -> Expression:
     path = random.choice(list(_paths(expression)))
     part = _get_subtree(expression, path)
     if isinstance(part, float) and random.random() < 0.7:
-        return _limited(_replace(expression, path, round(part + random.gauss(0, 0.5), 2)), expression)
-    return _limited(_replace(expression, path, generate_expression(random, 2)), expression)
+        return _limit(_replace(expression, path, round(part + random.gauss(0, 0.5), 2)), expression)
+    return _limit(_replace(expression, path, generate_expression(random, 2)), expression)
 
 
 def cross(random: Random, first: Expression, second: Expression) -> Expression:
     """Return the first expression with one part replaced by a part of the second."""
     path = random.choice(list(_paths(first)))
     part = _get_subtree(second, random.choice(list(_paths(second))))
-    return _limited(_replace(first, path, part), first)
+    return _limit(_replace(first, path, part), first)
 
 
 def measure_size(expression: Expression) -> int:
@@ -101,7 +101,7 @@ def write_code(expression: Expression) -> str:
     return f"{_HELPERS}{assignments}    return 50 + 50 * math.tanh({format_expression(expression)})\n"
 
 
-def _limited(variant: Expression, original: Expression) -> Expression:
+def _limit(variant: Expression, original: Expression) -> Expression:
     """Return the changed expression, or the original one if the change makes it too large."""
     paths = list(_paths(variant))
     return variant if len(paths) <= MAX_SIZE and max(map(len, paths)) <= MAX_DEPTH else original

@@ -85,7 +85,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         self._episode = self._source.begin(int(self.np_random.integers(2**31)))
         try:
             self._episode.advance()
-            return self._observed(), self._info()
+            return self._observe(), self._info()
         except BaseException:
             self.close()
             raise
@@ -98,7 +98,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         is_feasible = episode.answer(int(action))
         episode.advance()
         reward = self._reward(episode.facts(self.columns.resources)) + (0.0 if is_feasible else self._penalty)
-        return self._observed(), float(reward), episode.question is None, False, self._info()
+        return self._observe(), float(reward), episode.question is None, False, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return a mask of the rows that are feasible for the pod; all False when the episode is over."""
@@ -126,7 +126,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             mask[: len(question.feasible)] = question.feasible
         return mask
 
-    def _observed(self) -> Observed:
+    def _observe(self) -> Observed:
         episode = self._running()
         nodes = np.zeros((self.max_nodes, len(self.columns.of_nodes)), dtype=np.float32)
         pod = np.zeros(len(self.columns.of_pod), dtype=np.float32)

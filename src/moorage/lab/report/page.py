@@ -428,7 +428,7 @@ def arrivals_as_html(results: Sequence[TrialResult]) -> str:
     for scene, by_policy in cells.items():
         title = f"<tr><th>{escape(_title(scene, cells))}</th>"
         policy_cells = [by_policy.get(name) for name in names]
-        allocated_rows.append(title + "".join(_allocated(cell) for cell in policy_cells) + "</tr>")
+        allocated_rows.append(title + "".join(_format_allocated(cell) for cell in policy_cells) + "</tr>")
         for index, percent in enumerate(FRAGMENTED_AT):
             at = f"<tr><th>{escape(_title(scene, cells))}, {percent}%</th>"
             fragmented = ("–" if cell is None else f"{cell.fragmented[index]:.1f}" for cell in policy_cells)
@@ -450,7 +450,7 @@ def _html_table(head: str, rows: Sequence[str]) -> str:
     )
 
 
-def _allocated(cell: ArrivalCell | None) -> str:
+def _format_allocated(cell: ArrivalCell | None) -> str:
     if cell is None:
         return "<td>–</td>"
     values = " / ".join(f"{value:.2f}" for value in cell.allocated)

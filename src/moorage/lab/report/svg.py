@@ -72,7 +72,7 @@ class ChartFrame:
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: float = 250.0) -> None:
         self.height = height
-        self._x, self._y = _widened(*x), _widened(*y)
+        self._x, self._y = _widen(*x), _widen(*y)
 
     def at_x(self, number: float) -> float:
         """Return the x coordinate of a number."""
@@ -98,7 +98,7 @@ class ChartFrame:
         return parts
 
 
-def _widened(low: float, high: float) -> tuple[float, float]:
+def _widen(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 

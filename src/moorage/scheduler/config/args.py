@@ -110,10 +110,10 @@ def complete_args(args: Any, gates: FeatureGates) -> Any:
     """Apply upstream's defaults after decoding: zero weights, empty lists, and gate-dependent values."""
     match args:
         case NodeResourcesFitArgs(scoring_strategy=strategy):
-            completed = replace(strategy, resources=_weighed(strategy.resources))
+            completed = replace(strategy, resources=_weigh(strategy.resources))
             return replace(args, scoring_strategy=completed)
         case NodeResourcesBalancedAllocationArgs(resources=resources):
-            return replace(args, resources=_weighed(resources))
+            return replace(args, resources=_weigh(resources))
         case PodTopologySpreadArgs(defaulting_type=defaulting):
             return replace(args, defaulting_type=defaulting or SYSTEM_DEFAULTING)
         case VolumeBindingArgs(shape=shape):
@@ -135,5 +135,5 @@ def binding_timeout_applies(gates: FeatureGates) -> bool:
     return gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
 
 
-def _weighed(resources: Sequence[ResourceSpec]) -> tuple[ResourceSpec, ...]:
+def _weigh(resources: Sequence[ResourceSpec]) -> tuple[ResourceSpec, ...]:
     return tuple(replace(spec, weight=spec.weight or 1) for spec in resources) or DEFAULT_RESOURCES

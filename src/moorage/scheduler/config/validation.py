@@ -120,7 +120,7 @@ def _profile(profile: ProfileConfig, location: str, gates: FeatureGates) -> Iter
             yield duplicate(field_path, entry.name)
         seen_names.add(entry.name)
         if entry.name in REMOVED:
-            yield _removed(field_path, entry.name)
+            yield _make_removed_error(field_path, entry.name)
         else:
             yield from args_problems(entry.args, f"{field_path}.args", gates)
 
@@ -131,10 +131,10 @@ def _removed_plugins(plugins: Plugins, location: str) -> Iterator[ConfigError]:
             plugin_set: PluginSet = getattr(plugins, field.name) or PluginSet()
             for index, plugin in enumerate(plugin_set.enabled):
                 if plugin.name in REMOVED:
-                    yield _removed(f"{location}.{field.encode_name}.enabled[{index}]", plugin.name)
+                    yield _make_removed_error(f"{location}.{field.encode_name}.enabled[{index}]", plugin.name)
 
 
-def _removed(location: str, name: str) -> ConfigError:
+def _make_removed_error(location: str, name: str) -> ConfigError:
     # The first version is upstream's slip: it prints the core API's.
     text = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
     return invalid(location, name, text)

@@ -55,7 +55,7 @@ class Reloads:
         self._supervisor = supervisor
         self._hash = config_hash(options)
         registry[INFO].set_reader(lambda: [((self._hash,), 1.0)])
-        self._succeeded()
+        self._on_success()
 
     def follower(self) -> "FileFollower":
         """Return a watcher of the files, initialized with their current content."""
@@ -77,7 +77,7 @@ class Reloads:
     def reload_succeeded(self, fixed: list[str]) -> None:
         """Report that a change is active."""
         self._registry.count(TOTAL, "success")
-        self._succeeded()
+        self._on_success()
         note = f"the active configuration is {self._hash}"
         if fixed:
             note += f"; {', '.join(fixed)} cannot change at run time: restart the scheduler"
@@ -92,7 +92,7 @@ class Reloads:
         log.error("invalid configuration rejected; the previous one stays active", err=problem)
         self._record("ConfigurationRefused", f"the previous configuration stays active: {problem}", is_warning=True)
 
-    def _succeeded(self) -> None:
+    def _on_success(self) -> None:
         self._registry[SUCCESSFUL].number().set(1)
         self._registry[TIMESTAMP].number().set(self._parts.scheduler.services.clock.wall())
 

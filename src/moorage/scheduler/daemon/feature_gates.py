@@ -197,7 +197,7 @@ def all_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Se
 
 def _read_gates(flags: Sequence[str], release: str) -> dict[str, bool]:
     gate_values = dict(assignments(*flags))
-    if problems := [*_unknown(gate_values, release), *_locked(gate_values, release)]:
+    if problems := [*_unknown(gate_values, release), *_list_locked(gate_values, release)]:
         raise ConfigErrors(problems)
     return gate_values
 
@@ -210,7 +210,7 @@ def _unknown(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigEr
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
 
 
-def _locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
+def _list_locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
     # The history of other components' gates is not available here, and changes nothing.
     for name, value in gate_values.items() if version_pair(release) >= version_pair(RELEASE) else ():
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):

@@ -77,7 +77,7 @@ def _text_line(method: str, event: EventDict, now: float) -> str:
     module, message, trace = event.pop("module"), event.pop("event"), _trace(event)
     event.pop("level", None)
     moment = time.strftime("%m%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1_000_000):06d}"
-    head = f"{_LETTERS[method]}{moment} {os.getpid():7d} {module.rpartition('.')[2]}] {_quoted(message)}"
+    head = f"{_LETTERS[method]}{moment} {os.getpid():7d} {module.rpartition('.')[2]}] {_quote(message)}"
     pairs = "".join(f" {key}={_format_value(value)}" for key, value in event.items())
     return f"{head}{pairs}" + (f"\n{trace}" if trace else "")
 
@@ -100,10 +100,10 @@ def _format_value(value: Any) -> str:
     """Quote a value. One of several lines is indented under its key, as klog does."""
     if isinstance(value, str) and "\n" in value:
         return "<\n" + "".join(f"\t{line}\n" for line in value.strip("\n").splitlines()) + " >"
-    return _quoted(value)
+    return _quote(value)
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -230,9 +230,9 @@ class TracedTransport:
     def send(self, request: bytes, seconds: float) -> Awaitable[Response]:
         """Send a request."""
         parent = CURRENT.get()
-        return self._transport.send(request, seconds) if parent is None else self._traced(parent, request, seconds)
+        return self._transport.send(request, seconds) if parent is None else self._trace(parent, request, seconds)
 
-    async def _traced(self, parent: Span, request: bytes, seconds: float) -> Response:
+    async def _trace(self, parent: Span, request: bytes, seconds: float) -> Response:
         method, path, _ = request.partition(b"\r\n")[0].decode("latin-1").split(" ", 2)
         about = {"http.request.method": method, "url.path": path.partition("?")[0]}
         with current_span(self._tracer, parent, f"{method} {about['url.path']}", about, SpanKind.CLIENT) as span:

@@ -108,11 +108,11 @@ def json_chunks(decisions: Iterable[Decision], more: Mapping[str, Any] | None = 
     separator = b"\n    "
     for decision in decisions:
         # Strings in JSON contain no line breaks, so each one begins a line.
-        yield separator + _indented(decision).replace(b"\n", b"\n    ")
+        yield separator + _indent(decision).replace(b"\n", b"\n    ")
         separator = b",\n    "
     yield b"]" if separator == b"\n    " else b"\n  ]"
     for key, value in (more or {}).items():
-        yield b",\n  " + msgspec.json.encode(key) + b": " + _indented(value).replace(b"\n", b"\n  ")
+        yield b",\n  " + msgspec.json.encode(key) + b": " + _indent(value).replace(b"\n", b"\n  ")
     yield b"\n}\n"
 
 
@@ -128,7 +128,7 @@ def yaml_chunks(decisions: Iterable[Decision], more: Mapping[str, Any] | None = 
         yield _yaml(msgspec.to_builtins(more))
 
 
-def _indented(value: object) -> bytes:
+def _indent(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 

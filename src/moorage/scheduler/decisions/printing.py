@@ -158,10 +158,10 @@ def _runners_up(line: LoggedDecision) -> Iterator[str]:
     for name, entry in line.nodes.items():
         if name != line.node and entry.total is not None:
             behind = winner.total - entry.total
-            yield f"{name}  {entry.total}  {_compared(winner, entry) if behind else 'equal'}"
+            yield f"{name}  {entry.total}  {_compare(winner, entry) if behind else 'equal'}"
 
 
-def _compared(winner: NodeEntry, runner_up: NodeEntry) -> str:
+def _compare(winner: NodeEntry, runner_up: NodeEntry) -> str:
     """List the score differences by plugin, the largest first."""
     best, scores = winner.scores or {}, runner_up.scores or {}
     gaps = {name: scores[name].weighted - best[name].weighted for name in best if name in scores}

@@ -139,11 +139,11 @@ def score_placements(
     all_scores: list[tuple[PlacementScorePlugin, IntArray]] = []
     for plugin in profile.placement_score:
         raw = call_plugin(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
-        all_scores.append((plugin, _checked(PLACEMENT_SCORE, plugin, raw, count)))
+        all_scores.append((plugin, _check(PLACEMENT_SCORE, plugin, raw, count)))
     for position, (plugin, scores) in enumerate(all_scores):
         method = plugin.normalize_placement_scores
         normalized = call_plugin(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores)
-        all_scores[position] = plugin, _checked(NORMALIZE_PLACEMENT, plugin, normalized, count)
+        all_scores[position] = plugin, _check(NORMALIZE_PLACEMENT, plugin, normalized, count)
     scored = PlacementScores(placements, np.zeros(count, dtype=np.int64), {})
     for plugin, scores in all_scores:
         for score in scores.tolist():
@@ -156,7 +156,7 @@ def score_placements(
     return scored
 
 
-def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
+def _check(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
     if not isinstance(scores, np.ndarray) or scores.shape != (count,) or scores.dtype.kind not in "iu":
         raise invalid(point, plugin, f"returned {shown(scores)}, not one integer for each of {count} placements")
     return scores.astype(np.int64)
@@ -183,7 +183,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             result = await call_plugin_async(POD_GROUP_POST_FILTER, plugin, plugin.post_filter_group, cycle, group)
         except PluginError as error:
             cause = error.__cause__
-            return _failed(
+            return _make_failure(
                 plugin.name, str(error) if cause is None else described(cause, f"{plugin.name}.post_filter_group")
             )
         if not (
@@ -197,17 +197,17 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
         ):
             problem = f"returned {shown(result)}, which is not a GroupPostFilterResult"
-            return _failed(plugin.name, str(invalid(POD_GROUP_POST_FILTER, plugin, problem)))
+            return _make_failure(plugin.name, str(invalid(POD_GROUP_POST_FILTER, plugin, problem)))
         status = result.status
         if status is None:
             return GroupPostFiltered(result.message, Code.SUCCESS, result.nominated, result.victims)
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return GroupPostFiltered(status.message, status.code)
         if status.code is not Code.UNSCHEDULABLE:
-            return _failed(plugin.name, status.message)
+            return _make_failure(plugin.name, status.message)
         reasons += status.reasons
     return GroupPostFiltered(", ".join(reasons), Code.UNSCHEDULABLE)
 
 
-def _failed(plugin: str, problem: str) -> GroupPostFiltered:
+def _make_failure(plugin: str, problem: str) -> GroupPostFiltered:
     return GroupPostFiltered(f'error in "{plugin}" PodGroupPostFilter plugins: {problem}', Code.ERROR)

@@ -70,7 +70,7 @@ class GroupSources:
                 self._source_of[key] = self._sources[name][at]
             moved_pods: list[tuple[Pod, Pod]] = []
         else:
-            moved_pods = [(pod, member) for pod in pods if (member := self._regrouped(previous, pod)) is not pod]
+            moved_pods = [(pod, member) for pod in pods if (member := self._regroup(previous, pod)) is not pod]
         for key in previous._source_of.keys() - self._source_of.keys():
             group, queued = self._groups.group(key), self._queue.groups
             if group is not None and queued is not None:
@@ -83,7 +83,7 @@ class GroupSources:
         for key, source in list(self._source_of.items()):
             self._describe(source, key)
 
-    def _regrouped(self, previous: "GroupSources", pod: Pod) -> Pod:
+    def _regroup(self, previous: "GroupSources", pod: Pod) -> Pod:
         is_described = group_key(pod) in previous._source_of
         plain = replace(pod, spec=replace(pod.spec, scheduling_group=None)) if is_described else pod
         member = self.adapt(plain, None)

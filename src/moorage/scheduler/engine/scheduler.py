@@ -110,7 +110,7 @@ class Scheduler:
             nominator=self.nominator,
             background=background,
             activate=self._activate,
-            holds=Holds(self.cache, self._freed),
+            holds=Holds(self.cache, self._on_release),
             wake_rejected=self._wake_rejected,
             meter=next((observer for observer in observers if isinstance(observer, PluginMeter)), SILENT_METER),
             ties=ties,
@@ -206,7 +206,7 @@ class Scheduler:
         self.queue.wake_rejected(profile, plugin)
         self.services.wake()
 
-    def _freed(self, placeholder: Pod) -> None:
+    def _on_release(self, placeholder: Pod) -> None:
         self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, placeholder, None)
         self.services.wake()
 

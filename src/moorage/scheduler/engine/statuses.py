@@ -81,7 +81,7 @@ def rejected_rows(
         return iter(())
     if alive is None:
         alive = np.ones(len(nodes), dtype=np.bool_)
-    return _numbered(checked_verdict(plugin, verdict, alive), plugin.name, alive, table)
+    return _number(checked_verdict(plugin, verdict, alive), plugin.name, alive, table)
 
 
 def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
@@ -104,7 +104,7 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
     return verdict
 
 
-def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable) -> Iterator[tuple[BoolArray, int]]:
+def _number(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable) -> Iterator[tuple[BoolArray, int]]:
     """Yield the rejections of a verdict within ``rows``. A row with several has all their reasons together."""
     rejections = [(mask, status) for mask, status in verdict.rejections if np.count_nonzero(mask)]
     if len(rejections) == 1:

@@ -78,7 +78,7 @@ def victim_question(body: bytes) -> VictimQuestion:
     victims_by_node = _decode_part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
     if victims_by_node is None:
         raise InputError("NodeNameToMetaVictims", "missing", hint=NOT_CAPABLE)
-    return VictimQuestion(_pod(fields), {name: _proposed(name, content) for name, content in victims_by_node.items()})
+    return VictimQuestion(_pod(fields), {name: _propose(name, content) for name, content in victims_by_node.items()})
 
 
 def bind_request(body: bytes) -> BindRequest:
@@ -91,7 +91,7 @@ def bind_request(body: bytes) -> BindRequest:
     return BindRequest(*texts)
 
 
-def _proposed(node: str, content: Mapping[str, Any] | None) -> ProposedVictims:
+def _propose(node: str, content: Mapping[str, Any] | None) -> ProposedVictims:
     folded = {key.lower(): item for key, item in (content or {}).items()}
     pods, violations = folded.get("pods") or [], folded.get("numpdbviolations") or 0
     location = f"NodeNameToMetaVictims[{node[:MAX_SHOWN]}]"

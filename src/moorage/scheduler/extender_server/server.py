@@ -261,22 +261,20 @@ class ExtenderServer:
         if request.method != "POST":
             return _make_refusal(405, f"{request.path} must be called with POST")._replace(headers=(("Allow", "POST"),))
         if self._answering is None:
-            return self._counted(
-                request.path, 0.0, _make_refusal(503, "the cache is not synced yet: retry in a moment")
-            )
+            return self._count(request.path, 0.0, _make_refusal(503, "the cache is not synced yet: retry in a moment"))
         began = perf_counter()
         try:
             reply = question(self._answering, request.body)
         except InputError as error:
             reply = _make_refusal(400, str(error))
         if isinstance(reply, Reply):
-            return self._counted(request.path, perf_counter() - began, reply)
-        return self._awaited(request.path, reply, began)
+            return self._count(request.path, perf_counter() - began, reply)
+        return self._await_reply(request.path, reply, began)
 
-    async def _awaited(self, path: str, response: Awaitable[Reply], began: float) -> Reply:
-        return self._counted(path, perf_counter() - began, await response)
+    async def _await_reply(self, path: str, response: Awaitable[Reply], began: float) -> Reply:
+        return self._count(path, perf_counter() - began, await response)
 
-    def _counted(self, path: str, seconds: float, reply: Reply) -> Reply:
+    def _count(self, path: str, seconds: float, reply: Reply) -> Reply:
         self._registry.count(REQUESTS.name, path[1:], str(reply.status))
         self._registry.observe(SECONDS.name, seconds, path[1:])
         return reply
@@ -289,7 +287,7 @@ class ExtenderServer:
             try:
                 feasible, rejected = answering.filter(question)
             except PluginError as error:
-                self._failed("filter", question.pod.key, error)
+                self._report_failure("filter", question.pod.key, error)
                 return Reply(200, filter_error(str(error))), False
             return Reply(200, filter_result(feasible, *split_by_code(rejected))), bool(rejected and not feasible)
 
@@ -304,7 +302,7 @@ class ExtenderServer:
             return Reply(200, priorities(answering.prioritize(question)))
         except PluginError as error:
             # The response has no field for an error: kube-scheduler leaves the extender out and logs the code.
-            self._failed("prioritize", question.pod.key, error)
+            self._report_failure("prioritize", question.pod.key, error)
             return _make_refusal(500, str(error))
 
     def _preempt(self, answering: Answering, body: bytes) -> Reply:
@@ -312,7 +310,7 @@ class ExtenderServer:
         try:
             return Reply(200, preemption_result(answering.preempt(question)))
         except PluginError as error:
-            self._failed("preempt", question.pod.key, error)
+            self._report_failure("preempt", question.pod.key, error)
             return _make_refusal(500, str(error))
 
     async def _bind(self, answering: Answering, body: bytes) -> Reply:
@@ -323,7 +321,7 @@ class ExtenderServer:
         except InputError as error:
             return _make_refusal(400, str(error))
 
-    def _failed(self, verb: str, pod: str, error: PluginError) -> None:
+    def _report_failure(self, verb: str, pod: str, error: PluginError) -> None:
         self._registry.count(FAILURES.name, verb)
         log.warning("a plugin failed", verb=verb, pod=pod, error=str(error))
 

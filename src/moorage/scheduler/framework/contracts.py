@@ -92,7 +92,7 @@ def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
             for name, contract in _methods(base):
                 if getattr(plugin, name) is not contract and (problem := _compare(plugin, name, contract)) is not None:
                     return problem
-    return next(_renamed(plugin), None)
+    return next(_find_renamed(plugin), None)
 
 
 def broken_timeout(plugin: points.Plugin | type[points.Plugin], name: str) -> tuple[str, str] | None:
@@ -103,10 +103,10 @@ def broken_timeout(plugin: points.Plugin | type[points.Plugin], name: str) -> tu
     return f"{plugin.name}.{name} is {seconds!r}", "write a number of seconds above 0, or None"
 
 
-def _renamed(plugin: type[points.Plugin]) -> Iterator[tuple[str, str]]:
+def _find_renamed(plugin: type[points.Plugin]) -> Iterator[tuple[str, str]]:
     """Find methods that have another name in Python than in Go, or had in an older version."""
     in_python = {plain(method): method for method in _OWNERS}
-    for name in _uncalled(plugin):
+    for name in _find_uncalled(plugin):
         if name in _OWNERS:
             continue
         if (method := in_python.get(plain(name)) or RENAMED.get(plain(name))) is not None:
@@ -121,7 +121,7 @@ def _renamed(plugin: type[points.Plugin]) -> Iterator[tuple[str, str]]:
 def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
     """Return methods that look like extension points but are not called, each with a hint."""
     warnings = []
-    for name in _uncalled(plugin):
+    for name in _find_uncalled(plugin):
         if name in _OWNERS:
             if not issubclass(plugin, _OWNERS[name]):
                 warnings.append((name, f"inherit from {_OWNERS[name].__name__} as well"))
@@ -130,7 +130,7 @@ def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
     return warnings
 
 
-def _uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
+def _find_uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
     """Yield the author's public methods that no other code of the class and its bases uses."""
     own = [
         kind for kind in plugin.__mro__ if str(kind.__module__).partition(".")[0] != "moorage" and kind is not object

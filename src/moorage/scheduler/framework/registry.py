@@ -126,7 +126,7 @@ class Registry(Mapping[str, type[Plugin]]):
         if plugin.Args is not None and not (isinstance(plugin.Args, type) and issubclass(plugin.Args, msgspec.Struct)):
             problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
             raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
-        if missing_methods := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
+        if missing_methods := sorted(getattr(plugin, "__abstractmethods__", ())) or _find_undefined(plugin):
             hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing_methods)
             raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing_methods)}", hint=hint)
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
@@ -165,7 +165,7 @@ class Registry(Mapping[str, type[Plugin]]):
             package, _, name = path.rpartition(".")
             suggestion = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
             raise ConfigError(where, "expected module:Class", hint=suggestion or "e.g. my_package.spot:SpotOnly")
-        module = _imported(lambda: importlib.import_module(module_name), where, module_name)
+        module = _import(lambda: importlib.import_module(module_name), where, module_name)
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
             raise ConfigError(where, f"the module {module_name!r} has no {attribute!r}", hint=hint)
@@ -203,7 +203,7 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
 
 
-def _imported(load: Callable[[], Any], location: str, module: str) -> Any:
+def _import(load: Callable[[], Any], location: str, module: str) -> Any:
     """Import an author's code. Its exceptions are reported with their line in the author's file."""
     try:
         with _import_deadline():
@@ -261,7 +261,7 @@ def _required_parameters(plugin: type[Plugin]) -> list[str]:
     ]
 
 
-def _undefined(plugin: type[Plugin]) -> list[str]:
+def _find_undefined(plugin: type[Plugin]) -> list[str]:
     """Return abstract methods of extension points that the class does not define."""
     return sorted(
         name

@@ -70,7 +70,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        required = self._required(cycle, pod)
+        required = self._find_required(cycle, pod)
         if isinstance(required, Status):
             return required
         if not required:
@@ -78,7 +78,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         cycle[KEY] = required
         return None
 
-    def _required(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
+    def _find_required(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
         """Return the topology of the pod's volumes from PreFilter; collect it if the profile has no PreFilter."""
         if (collected := cycle.get(KEY)) is not None:
             return collected
@@ -92,7 +92,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return tuple(dict.fromkeys(required))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        required = self._required(cycle, pod)
+        required = self._find_required(cycle, pod)
         if isinstance(required, Status):
             return required
         labels = node.labels
@@ -101,7 +101,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if all(topology.admits(labels) for topology in required) else WRONG_ZONE
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        required = self._required(cycle, pod)
+        required = self._find_required(cycle, pod)
         admitted = np.ones(len(nodes), dtype=np.bool_)
         if isinstance(required, Status):
             return Verdict.reject(where=admitted, because=required)

@@ -215,9 +215,9 @@ class DomainTally:
             # Usual of the first pod of a group, and then there is nothing to add up.
             self._table, self.counted = domains.zeros, 0
             return
-        self._table = heads = _summed(counting, domains)
+        self._table = heads = _sum(counting, domains)
         if any(weight != 1 for _, weight in counting):
-            heads = _summed([(source, 1) for source, _ in counting], domains)
+            heads = _sum([(source, 1) for source, _ in counting], domains)
         self.counted = int(heads.sum())
 
     def _follow(self, steps: list[int], weight: int) -> None:
@@ -331,7 +331,7 @@ def _match_code(code: int | None, codes: CodeArray | IntArray) -> BoolArray | No
     return mask if mask.any() else None
 
 
-def _summed(counting: Iterable[tuple[RowCounts, int]], domains: Domains) -> IntArray:
+def _sum(counting: Iterable[tuple[RowCounts, int]], domains: Domains) -> IntArray:
     per_row = np.zeros(len(domains.codes), dtype=np.int64)
     for source, weight in counting:
         source.add_to(per_row, weight)

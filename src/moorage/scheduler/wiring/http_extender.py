@@ -82,15 +82,15 @@ class HttpExtender:
         if self._config.node_cache_capable and names is not None:
             return Filtered(tuple(dict.fromkeys(names)), failed_nodes, unresolvable)
         node_list = self._decode_part(dict[str, Any], answer, "nodes") or {}
-        items = self._decode_part(list[Any], _folded(node_list), "items") or ()
+        items = self._decode_part(list[Any], _fold(node_list), "items") or ()
         stand_ins = {node.name: node for node in map(self._node, items)}
         return Filtered(tuple(stand_ins), failed_nodes, unresolvable, stand_ins)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
         """Request the scores of nodes, from 0 to 10."""
         body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
-        entries = self._decoded(list[dict[str, Any]] | None, body) or []
-        folded = [_folded(entry) for entry in entries]
+        entries = self._decode(list[dict[str, Any]] | None, body) or []
+        folded = [_fold(entry) for entry in entries]
         return {str(entry.get("host", "")): self._score(entry.get("score", 0)) for entry in folded}
 
     async def process_preemption(
@@ -112,7 +112,7 @@ class HttpExtender:
         }
         answer = await self._call(self._config.preempt_verb, request)
         accepted_victims = self._decode_part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
-        return {name: self._agreed(name, _folded(meta), nodes) for name, meta in accepted_victims.items()}
+        return {name: self._find_agreed(name, _fold(meta), nodes) for name, meta in accepted_victims.items()}
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Have the extender bind a pod."""
@@ -127,14 +127,14 @@ class HttpExtender:
         node_list = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
         return {"Pod": whole(pod), "Nodes": node_list, "NodeNames": None}
 
-    def _agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
+    def _find_agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
         """Look up the pods an extender names by their uids."""
         info = nodes.find(name)
         if info is None:
             raise ExtenderError(f'nodeinfo not found for node name "{name}"')
         pods = []
         for entry in meta.get("pods") or ():
-            uid = str(_folded(entry).get("uid", ""))
+            uid = str(_fold(entry).get("uid", ""))
             pod = info.pods.get(uid)
             if pod is None:
                 problem = f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
@@ -143,7 +143,7 @@ class HttpExtender:
         return Victims(tuple(pods), self._score(meta.get("numpdbviolations", 0)))
 
     async def _call(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _folded(self._decoded(dict[str, Any] | None, await self._send(verb, request)) or {})
+        return _fold(self._decode(dict[str, Any] | None, await self._send(verb, request)) or {})
 
     async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
         at = f"with extender at URL {self._service.url}/{verb}"
@@ -155,7 +155,7 @@ class HttpExtender:
             raise ExtenderError(f"failed {verb} {at}, code {answer.status}")
         return answer.body
 
-    def _decoded(self, kind: Any, body: bytes) -> Any:
+    def _decode(self, kind: Any, body: bytes) -> Any:
         try:
             return msgspec.json.decode(body, type=kind)
         except UNREADABLE as error:
@@ -215,7 +215,7 @@ def full_object_predicates(extenders: Iterable[ExtenderConfig]) -> dict[type[Kub
     return predicates
 
 
-def _folded(content: Any) -> dict[str, Any]:
+def _fold(content: Any) -> dict[str, Any]:
     """Return a JSON object with its keys in lower case: extenders are written in Go, which ignores the case."""
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 

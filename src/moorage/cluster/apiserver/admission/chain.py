@@ -75,9 +75,9 @@ class Admission:
         self._has_groups = features.enabled("GenericWorkload")
         self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU("admitted pod specs", MAX_SPECS)
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
-    def _changed(self, resource: str, _change: StoredChange) -> None:
+    def _on_change(self, resource: str, _change: StoredChange) -> None:
         if resource == PRIORITY_CLASSES:
             self._pods = None
         if resource in _SHAPES_PODS:

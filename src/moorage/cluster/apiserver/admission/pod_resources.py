@@ -31,19 +31,21 @@ def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: S
     class_name = spec.get("runtimeClassName")
     if not class_name:
         if spec.get("overhead"):
-            raise _rejected(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
+            raise _make_rejection(
+                resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            )
         return
     entry = store.get(RUNTIMES, class_name)
     if entry is None:
-        raise _rejected(resource, name, f'RuntimeClass "{class_name}" not found')
+        raise _make_rejection(resource, name, f'RuntimeClass "{class_name}" not found')
     data = entry.data
     overhead = (data.get("overhead") or {}).get("podFixed") or {}
     pod_overhead = spec.get("overhead")
     if pod_overhead and not overhead:
-        raise _rejected(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise _make_rejection(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
     own, declared = ({key: nano_value(x) for key, x in item.items()} for item in (pod_overhead or {}, overhead))
     if pod_overhead and own != declared:
-        raise _rejected(resource, name, "Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        raise _make_rejection(resource, name, "Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = dict(overhead)
     scheduling = data.get("scheduling") or {}
@@ -53,7 +55,7 @@ def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: S
             difference = (
                 f"runtimeClass.scheduling.nodeSelector[{key}] = {text}; pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
-            raise _rejected(resource, name, f"conflict: {difference}")
+            raise _make_rejection(resource, name, f"conflict: {difference}")
         selector = {**selector, key: text}
     if selector:
         spec["nodeSelector"] = selector
@@ -62,5 +64,5 @@ def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: S
         spec["tolerations"] = [*tolerations, *new_tolerations]
 
 
-def _rejected(resource: ServedResource, name: str, reason: str) -> Exception:
+def _make_rejection(resource: ServedResource, name: str, reason: str) -> Exception:
     return forbidden(resource, name, f"pod rejected: {reason}")

@@ -73,9 +73,9 @@ class BoundPolicies:
         self._store = store
         self._policies, self._bindings = f"{kind}policies.{GROUP}", f"{kind}policybindings.{GROUP}"
         self._cached_pairs: list[tuple[Data, Data]] | None = None
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
-    def _changed(self, resource: str, _change: StoredChange) -> None:
+    def _on_change(self, resource: str, _change: StoredChange) -> None:
         if resource in (self._policies, self._bindings):
             self._cached_pairs = None
 

@@ -76,14 +76,14 @@ class Quotas:
         self._dirty: dict[str, Ledger] = {}
         for entry in store.list(QUOTAS):
             self._open(entry)
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
 
     @property
     def is_settled(self) -> bool:
         """Whether the status of every quota is current."""
         return not self._dirty
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         entry = change.after or change.before
         assert entry is not None
         if resource == QUOTAS:

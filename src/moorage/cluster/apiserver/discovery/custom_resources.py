@@ -120,7 +120,7 @@ class CustomResources:
         self._with_defaults: dict[str, Data] = {}
         self._store = store
         self._resources = resources
-        store.subscribe(self._changed)
+        store.subscribe(self._on_change)
         for entry in store.list(DEFINITIONS):
             self._define(entry.key, entry.data)
 
@@ -135,7 +135,7 @@ class CustomResources:
             return None
         return lambda data, budget: fill_defaults(data, schema, NOT_DEFAULTED, budget)
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         if resource != DEFINITIONS:
             return
         if change.after is not None:

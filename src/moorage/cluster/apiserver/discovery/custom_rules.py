@@ -100,13 +100,13 @@ def _rule_problems(
                 field_path = f"{path}[{name}]" if name not in properties else f"{path}.{name}" if path else name
                 yield from _rule_problems(content, below, field_path, before.get(name), budget)
     elif isinstance(data, list) and isinstance(items, dict):
-        keyed = _keyed(old, schema)
+        keyed = _index_items(old, schema)
         for number, item in enumerate(data):
             previous = keyed.get(_key(item, schema)) if keyed else None
             yield from _rule_problems(item, items, f"{path}[{number}]", previous, budget)
 
 
-def _keyed(old: Any, schema: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
+def _index_items(old: Any, schema: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
     """Return the previous items by their keys; only the items of list maps correspond to each other."""
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
         return {}

@@ -53,7 +53,7 @@ class Discovery:
         wants_aggregated = "as=APIGroupDiscoveryList" in accept and "v=v2;" in accept.replace(" ", "") + ";"
         match parts:
             case ["api"] | ["apis"] if wants_aggregated:
-                return self._aggregated(is_core=parts == ["api"]), AGGREGATED
+                return self._aggregate(is_core=parts == ["api"]), AGGREGATED
             case ["api"]:
                 return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}, JSON
             case ["apis"]:
@@ -81,7 +81,7 @@ class Discovery:
         name = f"{group}/{version}" if group else version
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": entries}
 
-    def _aggregated(self, *, is_core: bool) -> Data:
+    def _aggregate(self, *, is_core: bool) -> Data:
         items: list[Data] = []
         for group, versions in self._resources.groups().items():
             if bool(group) is is_core:

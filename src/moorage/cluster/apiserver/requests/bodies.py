@@ -47,7 +47,7 @@ def read_object(request: ApiRequest, drop_nulls: Callable[[Any], Any] = without_
         data = read_yaml(request.body)
     else:
         raise unsupported_media_type((JSON, YAML, PROTOBUF))
-    return _checked(drop_nulls(data) if kind == YAML or b"null" in request.body else data)
+    return _check(drop_nulls(data) if kind == YAML or b"null" in request.body else data)
 
 
 def read_patch(request: ApiRequest) -> tuple[str, Any]:
@@ -60,7 +60,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
         return kind, patch
     if not isinstance(patch, dict):
         raise bad_request(f"a patch is an object, found {describe_type(patch)}")
-    return kind, _checked(without_nulls(patch)) if kind == APPLY_PATCH else patch
+    return kind, _check(without_nulls(patch)) if kind == APPLY_PATCH else patch
 
 
 def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
@@ -110,19 +110,19 @@ def repeated_fields(body: bytes) -> list[str]:
         return mapping
 
     data = json.loads(body, object_pairs_hook=paired, parse_int=str, parse_float=str)
-    return list(_repeated(data, "")) if has_duplicates else []
+    return list(_find_repeated(data, "")) if has_duplicates else []
 
 
-def _repeated(data: Any, path: str) -> Iterator[str]:
+def _find_repeated(data: Any, path: str) -> Iterator[str]:
     if isinstance(data, _Mapping):
         for name, below in data.items():
             field_path = f"{path}.{name}" if path else name
             if name in data.repeated:
                 yield field_path
-            yield from _repeated(below, field_path)
+            yield from _find_repeated(below, field_path)
     elif isinstance(data, list):
         for number, item in enumerate(data):
-            yield from _repeated(item, f"{path}[{number}]")
+            yield from _find_repeated(item, f"{path}[{number}]")
 
 
 def _with_words(data: Any) -> Any:
@@ -178,7 +178,7 @@ def _check_depth(data: Any) -> None:
     raise bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
 
 
-def _checked(cleaned: Any) -> dict[str, Any]:
+def _check(cleaned: Any) -> dict[str, Any]:
     if not isinstance(cleaned, dict):
         raise bad_request(f"an object is expected, found {describe_type(cleaned)}")
     metadata = cleaned.setdefault("metadata", {})

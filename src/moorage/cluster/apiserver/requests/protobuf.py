@@ -170,7 +170,7 @@ def _time(message: Any, pattern: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:
         raise bad_request(f"{message.seconds} s is not a time: {error}") from error
 
 
-def _embedded(message: Any) -> Any:
+def _decode_embedded(message: Any) -> Any:
     if not message.raw:
         return None
     try:
@@ -200,9 +200,9 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "quantity": lambda message: _text(message.string),
     "intorstring": lambda message: _text(message.strVal) if message.type else message.intVal,
     "duration": lambda message: f"{message.duration / 1e9:g}s",
-    "raw": _embedded,
-    "fields": _embedded,
-    "json": _embedded,
+    "raw": _decode_embedded,
+    "fields": _decode_embedded,
+    "json": _decode_embedded,
     "schemaorschemas": _schema_or("schemas"),
     "schemaorbool": _schema_or("allows"),
     "schemaorstrings": _schema_or("strings"),

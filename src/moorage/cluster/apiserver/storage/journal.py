@@ -64,7 +64,7 @@ class Journal:
             self._database.close()
             hint = "use another --data-dir, or a copy of the file from before it was damaged"
             raise InputError(str(self._file), f"cannot read the database: {error}", hint=hint) from error
-        self.store.subscribe(self._changed)
+        self.store.subscribe(self._on_change)
 
     def _open(self, directory: Path) -> sqlite3.Connection:
         database: sqlite3.Connection | None = None
@@ -114,7 +114,7 @@ class Journal:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown()
 
-    def _changed(self, resource: str, change: StoredChange) -> None:
+    def _on_change(self, resource: str, change: StoredChange) -> None:
         if self._is_undoing:
             return
         self._pending.append((resource, change))

@@ -273,7 +273,7 @@ class Writer:
         self._check_identity(target, old, new)
         if options.subresource != "binding":
             new = self._mutate("UPDATE", target, new, old, options)
-        new = self._merged(resource, old, new, options)
+        new = self._merge(resource, old, new, options)
         if options.subresource == "status":
             self.admission.admit_status(resource, old, new)
         elif options.subresource != "binding":
@@ -338,7 +338,7 @@ class Writer:
         if str(metadata.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
             raise conflict(resource, target.name)
 
-    def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
+    def _merge(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
         """Restrict a write to the fields that it may change: its subresource, or everything else."""
         metadata, was = new["metadata"], old["metadata"]
         protected: tuple[str, ...] = ()

@@ -92,14 +92,14 @@ class Gangs:
         group = self._objects.get(plain_name(name), namespace)
         first = next(iter(members), None)
         if group is not None:
-            return _described(namespace, name, first, group.spec.min_member, uid=group.uid)
+            return _describe(namespace, name, first, group.spec.min_member, uid=group.uid)
         if first is None:
             return None
         problem = (
             f'there is no PodGroup "{plain_name(name)}" of {KIND.api_version} in the namespace "{namespace}", '
             f"which the label {GROUP_LABEL} names"
         )
-        return _described(namespace, name, first, 1, problem=problem)
+        return _describe(namespace, name, first, 1, problem=problem)
 
 
 def is_settled(group: DescribedGroup, pod: Pod) -> bool:
@@ -120,24 +120,24 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
     elif _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
         problem = ""
     else:
-        problem = f"{GANG_SIZE} of {first.name} is {_quoted(stated)}: write a whole number from 1 to {MAX_SIZE}"
+        problem = f"{GANG_SIZE} of {first.name} is {_quote(stated)}: write a whole number from 1 to {MAX_SIZE}"
     if len(gang) > MAX_NAME:
         problem = f"the annotation {GANG} is too long: the name of a gang has at most {MAX_NAME} characters"
     for pod in () if problem else pods:
         if (size := _stated_size(pod)) != stated:
             problem = (
                 f'the pods of gang "{_shorten(gang)}" have different values of {GANG_SIZE}: '
-                f"{_quoted(stated)} in {first.name}, {_quoted(size)} in {pod.name}"
+                f"{_quote(stated)} in {first.name}, {_quote(size)} in {pod.name}"
             )
             break
-    return _described(namespace, name, first, 1 if problem else int(stated), problem=problem)
+    return _describe(namespace, name, first, 1 if problem else int(stated), problem=problem)
 
 
 def _stated_size(pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(GANG_SIZE, "")
 
 
-def _described(
+def _describe(
     namespace: str, name: str, first: Pod | None, minimum: int, *, uid: str = "", problem: str = ""
 ) -> DescribedGroup:
     # Groups of scheduler-plugins have no priority. They get that of their pods.
@@ -154,7 +154,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{_shorten(text)}"' if text else "nothing"
 
 

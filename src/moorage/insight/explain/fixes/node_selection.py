@@ -32,7 +32,9 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             texts.append(f"the label {key} in its node selector to {intended_key}")
         elif intended:
             draft.put(("spec", "nodeSelector", key), intended)
-            texts.append(f"{key} in its node selector from {text} to {intended}{_others(subject, key, intended)}")
+            texts.append(
+                f"{key} in its node selector from {text} to {intended}{_format_others(subject, key, intended)}"
+            )
     required = find_node_affinity(subject.pod).required
     for at, term in enumerate(required.node_selector_terms if required is not None else ()):
         for number, item in enumerate(term.match_expressions):
@@ -49,7 +51,7 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             if values and all(values):
                 draft.put((*path, "values"), values)
                 old, new = ",".join(item.values), ",".join(values)
-                existing = _others(subject, item.key, values[0])
+                existing = _format_others(subject, item.key, values[0])
                 texts.append(f"{item.key} in its required node affinity from {old} to {new}{existing}")
         for number, field in enumerate(term.match_fields):
             names = [find_intended(name, subject.nodes.names) for name in field.values]
@@ -62,7 +64,7 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         yield offer
 
 
-def _others(subject: Subject, key: str, suggested: str) -> str:
+def _format_others(subject: Subject, key: str, suggested: str) -> str:
     values = [suggested, *(value for value in subject.label_values(key) if value != suggested)]
     return f" (existing values: {', '.join(values[:MAX_VALUES])})" if len(values) > 1 else ""
 

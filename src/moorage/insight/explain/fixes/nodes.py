@@ -43,7 +43,7 @@ PASSING: Final = frozenset(
 @fix(limit=MAX_OFFERS)
 def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Tolerate the fewest taints of a node."""
-    for taints, _ in _untolerated(subject, rows):
+    for taints, _ in _list_untolerated(subject, rows):
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
         text = f"Tolerate {' and '.join(taint.text for taint in taints)}"
@@ -56,7 +56,7 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
 @fix()
 def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the taints of the node with the fewest."""
-    for taints, row in _untolerated(subject, rows):
+    for taints, row in _list_untolerated(subject, rows):
         name = subject.nodes[row].name
         draft = subject.draft_object("Node", name)
         node_taints = draft.content.get("spec", {}).get("taints") or []
@@ -123,7 +123,7 @@ def _is_everywhere(subject: Subject, taint: Taint) -> bool:
     return all(taint in info.taints for info in subject.nodes)
 
 
-def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
+def _list_untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
     """List the sets of taints that the pod does not tolerate, each with a node; the smallest first."""
     rows_by_taints: dict[tuple[Taint, ...], int] = {}
     for row in rows:
@@ -257,7 +257,7 @@ def _label_text(labels: Mapping[str, str | None]) -> str:
 
 def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
     """Return the label changes with which a node meets the pod's requirements, or ``None`` if labels cannot do it."""
-    labels = _demanded(subject, node.labels, node.name)
+    labels = _find_demanded(subject, node.labels, node.name)
     if labels is None:
         return None
     label_changes: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
@@ -265,7 +265,7 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
     return None if HOSTNAME in label_changes and node.labels.get(HOSTNAME) == node.name else label_changes
 
 
-def _demanded(
+def _find_demanded(
     subject: Subject, current_labels: Mapping[str, str], name: str, more: Iterable[NodeMatcher] = ()
 ) -> dict[str, str] | None:
     """Return the smallest change of labels that satisfies the pod and its profile, or ``None`` without one."""
@@ -279,14 +279,16 @@ def _demanded(
         if added_affinity is not None and added_affinity.required is not None:
             affinities.append(node_matcher(added_affinity.required))
     for affinity in affinities:
-        candidates = [candidate for term in affinity.terms if (candidate := _satisfied(labels, term, name)) is not None]
+        candidates = [
+            candidate for term in affinity.terms if (candidate := _satisfy_term(labels, term, name)) is not None
+        ]
         if not candidates:
             return None
         labels = min(candidates, key=lambda candidate: len(candidate.items() ^ labels.items()))
     return labels
 
 
-def _satisfied(labels: Mapping[str, str], term: NodeTermMatcher, name: str) -> dict[str, str] | None:
+def _satisfy_term(labels: Mapping[str, str], term: NodeTermMatcher, name: str) -> dict[str, str] | None:
     new_labels = dict(labels)
     if term.matches_nothing or any(not field.accepts(name) for field in term.fields):
         return None
@@ -377,7 +379,7 @@ def _labeled_clone(subject: Subject, info: NodeInfo) -> ProposedChange | None:
     node, *related = clone_node(subject, info.name, name)
     assert isinstance(node, CreateObject)
     own = node.content["metadata"].get("labels") or {}
-    labels = _demanded(subject, own, name, matchers)
+    labels = _find_demanded(subject, own, name, matchers)
     label_changes = {key: text for key, text in (labels or {}).items() if own.get(key) != text}
     if labels is None or HOSTNAME in label_changes or (not label_changes and name not in hosts):
         return None
@@ -426,19 +428,19 @@ def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
     edits: list[Edit] = [CreateObject(cloned_node(objects.content(ObjectId("Node", "", like)), name))]
     if subject.pod.spec.volumes and ObjectId("CSINode", "", like) in objects:
         csi = objects.content(ObjectId("CSINode", "", like))
-        edits.append(CreateObject({**_headed(csi, name), "spec": copy.deepcopy(csi.get("spec", {}))}))
+        edits.append(CreateObject({**_add_header(csi, name), "spec": copy.deepcopy(csi.get("spec", {}))}))
     if subject.pod.spec.resource_claims or any("/" in resource for resource in subject.pod.requests):
         for slice_id in objects.known("ResourceSlice"):
             content = objects.content(slice_id)
             spec = content.get("spec") or {}
             if spec.get("nodeName") == like:
                 pool = {**spec.get("pool", {}), "name": f"{(spec.get('pool') or {}).get('name', '')}-{name}"}
-                head = _headed(content, f"{slice_id.name}-{name}")
+                head = _add_header(content, f"{slice_id.name}-{name}")
                 edits.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
     return edits
 
 
-def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _add_header(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": {"name": name}}
 
 
@@ -449,7 +451,7 @@ def _node_for_pod(subject: Subject) -> dict[str, Any] | None:
     fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
     for name in ("node-1", *sorted({name for field in fields for name in field.values if field.accepts(name)})):
         own = dict.fromkeys((HOSTNAME, *topology_keys(subject)), name)
-        labels = _demanded(subject, own, name)
+        labels = _find_demanded(subject, own, name)
         if labels is not None:
             return {
                 "apiVersion": "v1",

@@ -142,14 +142,14 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
             groups.setdefault(names, []).append(row)
     for names, group_rows in sorted(groups.items(), key=lambda item: len(item[0])):
         try:
-            offer = _lowered(subject, names, group_rows)
+            offer = _lower(subject, names, group_rows)
         except InputError:
             continue
         if offer is not None:
             yield offer
 
 
-def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
+def _lower(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
     """Lower several resources to what fits on the best node, then each as little as possible."""
     requests = subject.pod.requests
     best = min(
@@ -292,11 +292,11 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         return sum(amount / max(1, node.allocatable.get(name, 0)) for name, amount in missing(row).items())
 
     for row in sorted((row for row in rows if missing(row)), key=weight)[:MAX_NODES]:
-        if (proposal := _enlarged(subject, subject.nodes[row], missing(row))) is not None:
+        if (proposal := _enlarge(subject, subject.nodes[row], missing(row))) is not None:
             yield proposal
 
 
-def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> ProposedChange | None:
+def _enlarge(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> ProposedChange | None:
     """Enlarge a node as little as possible: for one pod, or for all pods that have to fit together."""
     have = {name: node.allocatable.get(name, 0) for name in short}
 

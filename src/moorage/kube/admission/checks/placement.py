@@ -31,18 +31,18 @@ def placement(spec: Data, path: str) -> Iterator[FieldError]:
     terms = affinity.get("nodeAffinity") or {}
     if REQUIRED in terms:
         yield from node_selector(terms[REQUIRED], f"{path}.affinity.nodeAffinity.{REQUIRED}")
-    yield from _preferred(terms, f"{path}.affinity.nodeAffinity", "preference", node_term)
+    yield from _check_preferred(terms, f"{path}.affinity.nodeAffinity", "preference", node_term)
     for kind in ("podAffinity", "podAntiAffinity"):
         terms, location = affinity.get(kind) or {}, f"{path}.affinity.{kind}"
         for number, term in enumerate(terms.get(REQUIRED) or ()):
             yield from _pod_term(term, f"{location}.{REQUIRED}[{number}]")
-        yield from _preferred(terms, location, "podAffinityTerm", _pod_term)
+        yield from _check_preferred(terms, location, "podAffinityTerm", _pod_term)
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{number}]")
-    yield from _spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
+    yield from _check_spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
 
 
-def _preferred(
+def _check_preferred(
     affinity: Data, path: str, name: str, check: Callable[[Data, str], Iterator[FieldError]]
 ) -> Iterator[FieldError]:
     for number, preference in enumerate(affinity.get(PREFERRED) or ()):
@@ -77,14 +77,14 @@ def _toleration(toleration: Data, path: str) -> Iterator[FieldError]:
         if value:
             yield invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator in COMPARISONS:
-        yield from _compared(value, f"{path}.value")
+        yield from _check_comparison(value, f"{path}.value")
     else:
         yield unsupported_value(f"{path}.operator", operator, ("Equal", "Exists"))
     if effect and effect not in EFFECTS:
         yield unsupported_value(f"{path}.effect", effect, EFFECTS)
 
 
-def _compared(value: str, path: str) -> Iterator[FieldError]:
+def _check_comparison(value: str, path: str) -> Iterator[FieldError]:
     """Check a number that taints are compared with. The words are those of Go's parser."""
     is_digits = value.removeprefix("-").isascii() and value.removeprefix("-").isdecimal()
     if not value:
@@ -106,7 +106,7 @@ def comparisons(spec: Data, path: str) -> Iterator[FieldError]:
             )
 
 
-def _spread(constraints: list[Data], path: str) -> Iterator[FieldError]:
+def _check_spread(constraints: list[Data], path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey"), item.get("whenUnsatisfiable")) for item in constraints]
     for number, constraint in enumerate(constraints):
         location, skew, fewest = f"{path}[{number}]", constraint.get("maxSkew", 0), constraint.get("minDomains")

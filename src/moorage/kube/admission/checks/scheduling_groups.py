@@ -289,30 +289,30 @@ def _condition(condition: Data, path: str) -> Iterator[FieldError]:
 def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Reject changes of a group, except to its gang's minCount."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
+    yield from _check_immutable(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
     yield from _kept_policy(before, after, "spec")
-    yield from _fixed(before, after, "spec", "schedulingConstraints", "resourceClaims", *_LATER)
+    yield from _check_immutable(before, after, "spec", "schedulingConstraints", "resourceClaims", *_LATER)
 
 
 def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Reject changes of a composite group (until 1.37)."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     first = ("parentCompositePodGroupName", "workloadRef", "schedulingPolicy", "schedulingConstraints")
-    yield from _fixed(before, after, "spec", *first, *_LATER)
+    yield from _check_immutable(before, after, "spec", *first, *_LATER)
 
 
 def changed_composite_but_count(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Reject changes of a composite group, except to its gang's minGroupCount (from 1.38)."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
+    yield from _check_immutable(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
     yield from _kept_policy(before, after, "spec")
-    yield from _fixed(before, after, "spec", "schedulingConstraints", *_LATER)
+    yield from _check_immutable(before, after, "spec", "schedulingConstraints", *_LATER)
 
 
 def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Reject changes of the templates of a workload, except to minCount."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    yield from _fixed(before, after, "spec", "controllerRef")
+    yield from _check_immutable(before, after, "spec", "controllerRef")
     yield from _kept_templates(before, after, "spec")
 
 
@@ -327,7 +327,7 @@ def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldE
                 continue
             was = templates_before[item.get("name")]
             yield from _kept_policy(was, item, item_path)
-            yield from _fixed(was, item, item_path, "schedulingConstraints", "resourceClaims", *_LATER)
+            yield from _check_immutable(was, item, item_path, "schedulingConstraints", "resourceClaims", *_LATER)
             yield from _kept_templates(was, item, item_path)
         if templates_before.keys() - {item.get("name") for item in templates}:
             yield forbidden_field(f"{path}.{kind}", "item may not be removed")
@@ -345,10 +345,12 @@ def changed_job(old: Stored, new: Stored) -> Iterator[FieldError]:
     if was.keys() != now.keys():
         reason = "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be"
         yield invalid_value("spec.scheduling.schedulingPolicy", None, f"{reason} updated")
-    yield from _fixed(before, after, "spec.scheduling", "schedulingConstraints", "disruptionMode", "resourceClaims")
+    yield from _check_immutable(
+        before, after, "spec.scheduling", "schedulingConstraints", "disruptionMode", "resourceClaims"
+    )
 
 
-def _fixed(before: Stored, after: Stored, path: str, *names: str) -> Iterator[FieldError]:
+def _check_immutable(before: Stored, after: Stored, path: str, *names: str) -> Iterator[FieldError]:
     for name in names:
         if (before.get(name) or None) != (after.get(name) or None):
             yield invalid_value(f"{path}.{name}", None, IMMUTABLE)

@@ -73,7 +73,7 @@ def _without(items: Any, *names: str) -> list[Stored]:
     return [{key: content for key, content in item.items() if key not in names} for item in items or ()]
 
 
-def _fixed(*names: str, root: str = "spec") -> Callable[[Stored, Stored], Iterator[FieldError]]:
+def _make_immutable_check(*names: str, root: str = "spec") -> Callable[[Stored, Stored], Iterator[FieldError]]:
     """Return a rule that makes some fields of a spec immutable; without a ``root``, fields of the object."""
 
     def rule(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -85,9 +85,9 @@ def _fixed(*names: str, root: str = "spec") -> Callable[[Stored, Stored], Iterat
     return rule
 
 
-def _locked(old: Stored, new: Stored) -> Iterator[FieldError]:
+def _check_locked(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Reject changes of a ConfigMap or Secret that is marked as immutable."""
-    yield from _fixed("type", root="")(old, new)
+    yield from _make_immutable_check("type", root="")(old, new)
     if old.get("immutable"):
         if not new.get("immutable"):
             yield forbidden_field("immutable", LOCKED)
@@ -145,18 +145,18 @@ def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
     # The server generates the selector of a new job. Updates must contain it.
     yield from workload_specs.pod_selector(new.get("spec") or {}, "job")
-    yield from _fixed(*FIXED_IN_JOBS)(old, new)
+    yield from _make_immutable_check(*FIXED_IN_JOBS)(old, new)
     yield from scheduling_groups.changed_job(old, new)
     if mode != "Indexed":
-        yield from _fixed("completions")(old, new)
+        yield from _make_immutable_check("completions")(old, new)
     if not (old.get("spec") or {}).get("suspend"):
-        yield from _fixed("template")(old, new)
+        yield from _make_immutable_check("template")(old, new)
 
 
 def _priority_class(old: Stored, new: Stored) -> Iterator[FieldError]:
     if old.get("value", 0) != new.get("value", 0):
         yield forbidden_field("value", "may not be changed in an update.")
-    yield from _fixed("preemptionPolicy", root="")(old, new)
+    yield from _make_immutable_check("preemptionPolicy", root="")(old, new)
 
 
 def _storage_class(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -172,29 +172,31 @@ def _resource_claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[FieldError]]]] = {
-    "clusterrolebindings.rbac.authorization.k8s.io": _fixed("roleRef", root=""),
+    "clusterrolebindings.rbac.authorization.k8s.io": _make_immutable_check("roleRef", root=""),
     COMPOSITES: scheduling_groups.changed_composite,
-    "configmaps": _locked,
-    "controllerrevisions.apps": _fixed("data", root=""),
-    "csidrivers.storage.k8s.io": _fixed("attachRequired", "volumeLifecycleModes"),
+    "configmaps": _check_locked,
+    "controllerrevisions.apps": _make_immutable_check("data", root=""),
+    "csidrivers.storage.k8s.io": _make_immutable_check("attachRequired", "volumeLifecycleModes"),
     "csinodes.storage.k8s.io": _csi_node,
-    "daemonsets.apps": _fixed("selector"),
-    "deployments.apps": _fixed("selector"),
-    "endpointslices.discovery.k8s.io": _fixed("addressType", root=""),
-    "ingressclasses.networking.k8s.io": _fixed("controller"),
+    "daemonsets.apps": _make_immutable_check("selector"),
+    "deployments.apps": _make_immutable_check("selector"),
+    "endpointslices.discovery.k8s.io": _make_immutable_check("addressType", root=""),
+    "ingressclasses.networking.k8s.io": _make_immutable_check("controller"),
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume,
     "podgroups.scheduling.k8s.io": scheduling_groups.changed_pod_group,
     "pods": _pod,
     "priorityclasses.scheduling.k8s.io": _priority_class,
-    "replicasets.apps": _fixed("selector"),
+    "replicasets.apps": _make_immutable_check("selector"),
     "resourceclaims.resource.k8s.io": _resource_claim,
-    "rolebindings.rbac.authorization.k8s.io": _fixed("roleRef", root=""),
-    "runtimeclasses.node.k8s.io": _fixed("handler", root=""),
-    "secrets": _locked,
+    "rolebindings.rbac.authorization.k8s.io": _make_immutable_check("roleRef", root=""),
+    "runtimeclasses.node.k8s.io": _make_immutable_check("handler", root=""),
+    "secrets": _check_locked,
     "services": _service,
-    "statefulsets.apps": _fixed("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"),
+    "statefulsets.apps": _make_immutable_check(
+        "serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"
+    ),
     "storageclasses.storage.k8s.io": _storage_class,
     "workloads.scheduling.k8s.io": scheduling_groups.changed_workload,
 }

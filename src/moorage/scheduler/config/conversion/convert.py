@@ -56,7 +56,7 @@ def convert_provider(name: str) -> Converted:
     use_provider(name, draft, notes)
     OldProfile(draft, LAST_WITH_PROVIDERS).convert(None, None)
     converted = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
-    return _checked("--algorithm-provider", converted, notes)
+    return _check("--algorithm-provider", converted, notes)
 
 
 def _configurations(document: Any, location: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -82,7 +82,7 @@ def _configurations(document: Any, location: str) -> Iterator[tuple[str, Mapping
 def _convert(location: str, data: Mapping[str, Any]) -> Converted:
     notes = Notes()
     if data.get("kind") != KIND:
-        return _checked(location, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
+        return _check(location, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
     group, _, version = str(data.get("apiVersion", "")).partition("/")
     if group not in _GROUPS or version not in VERSIONS:
         raise ConfigError(
@@ -93,16 +93,16 @@ def _convert(location: str, data: Mapping[str, Any]) -> Converted:
     if version == VERSIONS[-1]:
         notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is already v1; nothing was changed")
         try:
-            return _checked(location, dict(data), notes)
+            return _check(location, dict(data), notes)
         except ConfigError as error:
             hint = f"list all problems with: moorage config check {location}"
             raise ConfigError(location, f"the file is already {API_VERSION}, and is invalid", hint=hint) from error
-    return _checked(location, convert_configuration(data, version, notes), notes)
+    return _check(location, convert_configuration(data, version, notes), notes)
 
 
-def _checked(location: str, data: dict[str, Any], notes: Notes) -> Converted:
+def _check(location: str, data: dict[str, Any], notes: Notes) -> Converted:
     """Check that the result can be loaded. Raise ConfigErrors with the cause in the old file."""
-    out_of_tree = _others(data)
+    out_of_tree = _read_catalogue(data)
     for name, facts in sorted(out_of_tree.items()):
         text = "is not in-tree: it must be installed where this configuration is used"
         notes.add(Effect.UNCHANGED, f"plugin {name}", text)
@@ -114,7 +114,7 @@ def _checked(location: str, data: dict[str, Any], notes: Notes) -> Converted:
     return Converted(location, data, notes)
 
 
-def _others(data: Mapping[str, Any]) -> Catalogue:
+def _read_catalogue(data: Mapping[str, Any]) -> Catalogue:
     """Return the out-of-tree plugins with the extension points that the file names."""
     points_by_plugin: dict[str, set[str]] = {}
     for profile in _mappings(data.get("profiles")):

@@ -128,7 +128,7 @@ def _scores(priorities: Any, draft: ProfileDraft, location: str, notes: Notes) -
         if argument:
             plugin = _custom(name, weight, argument, draft, field_path)
         else:
-            plugin = _named(name, draft, field_path, is_written=priorities is not None)
+            plugin = _resolve_name(name, draft, field_path, is_written=priorities is not None)
         if plugin in weights and plugin != SPREAD:
             notes.report_loss(f"{field_path} {name}", f"{plugin} is already enabled")
         elif plugin:
@@ -146,7 +146,7 @@ def _selects_strategy(entry: Any) -> bool:
     return priority is not None and priority.plugin == FIT
 
 
-def _named(name: str, draft: ProfileDraft, field_path: str, *, is_written: bool) -> str:
+def _resolve_name(name: str, draft: ProfileDraft, field_path: str, *, is_written: bool) -> str:
     notes, priority = draft.notes, PRIORITIES.get(name)
     if priority is None:
         notes.report_loss(f"{field_path} {name}", "unknown priority")

@@ -82,9 +82,9 @@ class RotatedFile:
         if self._size and self._size + len(lines) > self._limits.size:
             self.close()
             for number in range(self._limits.files, 0, -1):
-                older = self._numbered(number - 1) if number > 1 else self.path
+                older = self._find_numbered(number - 1) if number > 1 else self.path
                 if older.exists():
-                    older.replace(self._numbered(number))
+                    older.replace(self._find_numbered(number))
             if not self._limits.files:
                 self.path.unlink(missing_ok=True)
             self.open()
@@ -97,7 +97,7 @@ class RotatedFile:
             raise
         self._size += len(lines)
 
-    def _numbered(self, number: int) -> Path:
+    def _find_numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def close(self) -> None:
@@ -286,7 +286,7 @@ class DecisionLog(AttemptObserver, TotalsObserver):
         self._search = self._nomination = None
         fields: dict[str, Any] = {"took": round(took, 6)}
         if search is not None and search[0] == queued.uid:
-            fields |= self._searched(queued.uid, search[1], search[2], outcome)
+            fields |= self._describe_search(queued.uid, search[1], search[2], outcome)
         if isinstance(outcome, Placed):
             fields |= {"result": Result.SCHEDULED, "node": outcome.node_name, "tied": outcome.tied}
         else:
@@ -296,7 +296,9 @@ class DecisionLog(AttemptObserver, TotalsObserver):
             self._placed.put(queued.uid, line)
         self._write_line(line)
 
-    def _searched(self, uid: str, runner: ProfileRunner, result: SearchResult, outcome: Outcome) -> dict[str, Any]:
+    def _describe_search(
+        self, uid: str, runner: ProfileRunner, result: SearchResult, outcome: Outcome
+    ) -> dict[str, Any]:
         diagnosis = result.diagnosis
         feasible = 0 if isinstance(result, NoNode) else 1 if isinstance(result, OneNode) else result.count
         fields: dict[str, Any] = {"node_count": diagnosis.node_count, "feasible": feasible}

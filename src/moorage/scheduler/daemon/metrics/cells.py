@@ -44,7 +44,7 @@ class CellMetric:
         cell = self._numbers.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
-            cell = self._numbers.setdefault(self._permitted(labels), NumberCell())
+            cell = self._numbers.setdefault(self._permit(labels), NumberCell())
         return cell
 
     def histogram(self, *labels: str) -> HistogramCell:
@@ -52,7 +52,7 @@ class CellMetric:
         cell = self._histograms.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
-            cell = self._histograms.setdefault(self._permitted(labels), HistogramCell(self.spec.buckets))
+            cell = self._histograms.setdefault(self._permit(labels), HistogramCell(self.spec.buckets))
         return cell
 
     def set_reader(self, reading: Reading) -> None:
@@ -103,7 +103,7 @@ class CellMetric:
         for reading in self._readings:
             yield from reading()
 
-    def _permitted(self, labels: LabelValues) -> LabelValues:
+    def _permit(self, labels: LabelValues) -> LabelValues:
         if not self._allowed:
             return labels
         return tuple(

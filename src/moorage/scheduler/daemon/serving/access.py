@@ -161,7 +161,7 @@ class AccessControl(Struct):
         """Return the user of a proxy, certificate or token, or the anonymous user, or ``None`` for an invalid token."""
         chain = peer_chain(request)
         if chain:
-            user = self._certified(request, chain)
+            user = self._find_certified_user(request, chain)
             if user is not None:
                 return user.authenticated()
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -170,7 +170,7 @@ class AccessControl(Struct):
         user = None if self.tokens is None else await self.tokens.find_user(token.strip())
         return None if user is None else user.authenticated()
 
-    def _certified(self, request: HttpRequest, chain: "Sequence[x509.Certificate]") -> User | None:
+    def _find_certified_user(self, request: HttpRequest, chain: "Sequence[x509.Certificate]") -> User | None:
         certificate = chain[0]
         if self.proxy_authorities.issued(chain):
             headers = ((name.decode("latin-1"), text.decode("latin-1")) for name, text in request.all_headers)

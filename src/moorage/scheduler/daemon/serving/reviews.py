@@ -50,7 +50,7 @@ class Authorities:
 
     def issued(self, chain: "Sequence[x509.Certificate]") -> bool:
         """Return whether a CA of the bundle issued the certificate, or one above it in the chain verified by TLS."""
-        return any(_issued(authority, certificate) for certificate in chain for authority in self._certificates)
+        return any(_is_issuer(authority, certificate) for certificate in chain for authority in self._certificates)
 
 
 def _load_bundle(bundle: bytes) -> "list[x509.Certificate]":
@@ -62,7 +62,7 @@ def _load_bundle(bundle: bytes) -> "list[x509.Certificate]":
         raise InputError("the CAs of clients", f"invalid certificate: {error}") from error
 
 
-def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:
+def _is_issuer(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:

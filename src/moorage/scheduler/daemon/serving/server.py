@@ -140,7 +140,7 @@ class Certificates:
         """Read everything for the first time; InputError if something cannot be used."""
         configured = read_configured(self._options)
         try:
-            self._trusted = await self._published(configured)
+            self._trusted = await self._read_published(configured)
         except MoorageError as error:
             if not self._options.tolerate_lookup_failure:
                 raise
@@ -159,7 +159,7 @@ class Certificates:
     async def reload(self) -> None:
         """Load all current files. If one is unusable because of a write in progress, keep the previous state."""
         try:
-            trusted = await self._published(read_configured(self._options))
+            trusted = await self._read_published(read_configured(self._options))
             is_new = self._tls is not None and self._tls.load(trusted.bundles)
             if trusted != self._trusted:
                 self._access_control.trust(trusted)
@@ -170,7 +170,7 @@ class Certificates:
             self._trusted = trusted
             log.info("certificates reloaded")
 
-    async def _published(self, configured: TrustedClients) -> TrustedClients:
+    async def _read_published(self, configured: TrustedClients) -> TrustedClients:
         if self._client is None or self._options.skip_lookup:
             return configured
         return await complete_settings(self._client, configured)

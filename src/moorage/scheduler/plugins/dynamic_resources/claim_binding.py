@@ -164,7 +164,7 @@ class ClaimBinder:
             with describing(f"get claim {claim.key}"):
                 claim = await self._handle.cluster.get(claim)
         try:
-            stored_claim = await self._retried(claim, write, reading)
+            stored_claim = await self._retry(claim, write, reading)
         except BindingProblem:
             # Its devices may belong to another attempt, or to this one: reload the claim before they are treated as
             # free, because with a late watch event they would be allocated twice.
@@ -229,7 +229,7 @@ class ClaimBinder:
         with describing(f"add {additions} to claim {claim.key}"):
             return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
 
-    async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
+    async def _retry(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
         """Call ``write``; after a conflict, reload the claim and retry a few times."""
         for attempt in range(1, MAX_ATTEMPTS):
             try:
@@ -292,7 +292,7 @@ class ClaimBinder:
         """Delete a claim created by the scheduler, after removing its finalizer."""
         try:
             reading = f"get resourceclaim {claim.key}"
-            await self._handle.cluster.delete(await self._retried(claim, self._unprotect, reading))
+            await self._handle.cluster.delete(await self._retry(claim, self._unprotect, reading))
         except NotFound:
             return
 

@@ -96,17 +96,25 @@ class ConstraintSource:
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the pod's hard constraints (DoNotSchedule)."""
-        return self._written(pod, HARD) if pod.spec.topology_spread_constraints else self._defaulted(pod, HARD)
+        return (
+            self._parse_constraints(pod, HARD)
+            if pod.spec.topology_spread_constraints
+            else self._default_constraints(pod, HARD)
+        )
 
     def soft(self, pod: Pod) -> Constraints:
         """Return the pod's soft constraints (ScheduleAnyway)."""
-        return self._written(pod, SOFT) if pod.spec.topology_spread_constraints else self._defaulted(pod, SOFT)
+        return (
+            self._parse_constraints(pod, SOFT)
+            if pod.spec.topology_spread_constraints
+            else self._default_constraints(pod, SOFT)
+        )
 
     def needs_all_keys(self, pod: Pod) -> bool:
         """Return whether scoring ignores nodes without one of the keys. System defaults do not require all keys."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
-    def _written(self, pod: Pod, action: str) -> Constraints:
+    def _parse_constraints(self, pod: Pod, action: str) -> Constraints:
         constraints = self._by_shape.find((pod.shape, action))
         if constraints is not None:
             return constraints
@@ -119,7 +127,7 @@ class ConstraintSource:
             self._by_shape.put((pod.shape, action), constraints)
         return constraints
 
-    def _defaulted(self, pod: Pod, action: str) -> Constraints:
+    def _default_constraints(self, pod: Pod, action: str) -> Constraints:
         defaults = self._defaults[action]
         selector = self._selectors.of(pod) if defaults and self._selectors is not None else EVERYTHING
         if selector is EVERYTHING:

@@ -165,10 +165,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         try:
             reached, exist = check_bound(finder.bound, node, self._migrated.on_node(node.name))
         except TranslationError as error:
-            return self._failed("predicate", str(error))
+            return self._make_failure("predicate", str(error))
         volumes = finder.on_node(node.name, node.labels)
         if volumes.problem:
-            return self._failed("predicate", volumes.problem)
+            return self._make_failure("predicate", volumes.problem)
         checks = (
             (reached, NODE_CONFLICT),
             (volumes.has_volumes, BIND_CONFLICT),
@@ -224,7 +224,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         try:
             cycle[RESERVED] = self._binder.reserve(finder.on_node(node_name, node.labels), node_name)
         except OutOfSyncError as error:
-            return self._failed("assume", str(error))
+            return self._make_failure("assume", str(error))
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
@@ -249,13 +249,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             await self._binder.write(reservation)
             await self._binder.wait(pod, node_name, reservation, self._timeout)
         except BindingError as error:
-            return self._failed("bind", f"binding volumes: {error}")
+            return self._make_failure("bind", f"binding volumes: {error}")
         except ApiError:
             self._handle.meter.count(STAGE_ERRORS, "bind")
             raise
         return None
 
-    def _failed(self, stage: str, problem: str) -> Status:
+    def _make_failure(self, stage: str, problem: str) -> Status:
         self._handle.meter.count(STAGE_ERRORS, stage)
         return Status.error(problem)
 

@@ -123,16 +123,16 @@ def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, Row
         column = nodes.label(key)
         if size * len(column.values) > MAX_TABLE:
             # Renumbering keeps the combined codes small: only combinations that occur get a number.
-            combined, size = _renumbered(combined, size)
+            combined, size = _renumber(combined, size)
         combined = combined * len(column.values) + column.codes
         size *= len(column.values)
-    groups, _ = _renumbered(combined, size)
+    groups, _ = _renumber(combined, size)
     representatives = np.zeros(int(groups.max(initial=-1)) + 1, dtype=np.int64)
     representatives[groups[::-1]] = np.arange(len(nodes) - 1, -1, -1)
     return representatives, groups
 
 
-def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
+def _renumber(numbers: RowArray, size: int) -> tuple[RowArray, int]:
     """Renumber the values that occur from 0."""
     if size > MAX_TABLE:
         distinct, inverse = np.unique(numbers, return_inverse=True)

@@ -95,7 +95,7 @@ def _subjects(kind: str) -> Cell:
     return cell
 
 
-def _established(data: Data, _: float) -> str:
+def _format_established(data: Data, _: float) -> str:
     conditions = list_items(data, "status.conditions")
     return next((str(item.get("status", "")) for item in conditions if item.get("type") == "Established"), "")
 
@@ -117,12 +117,12 @@ def _group_status(data: Data, _: float) -> str:
 
 def _endpoints(data: Data, _: float) -> str:
     addresses = [text for item in list_items(data, "endpoints") for text in item.get("addresses") or ()]
-    return _shortened(addresses) or "<unset>"
+    return _shorten(addresses) or "<unset>"
 
 
 def _subsets(data: Data, _: float) -> str:
     return (
-        _shortened(
+        _shorten(
             f"{address.get('ip', '')}{port}"
             for subset in list_items(data, "subsets")
             for port in [f":{item.get('port', 0)}" for item in list_items(subset, "ports")] or [""]
@@ -132,7 +132,7 @@ def _subsets(data: Data, _: float) -> str:
     )
 
 
-def _shortened(texts: Iterable[str]) -> str:
+def _shorten(texts: Iterable[str]) -> str:
     """Join three texts, and count the remaining ones."""
     items = list(texts)
     return ",".join(items[:3]) + (f" + {len(items) - 3} more..." if len(items) > 3 else "")
@@ -204,7 +204,7 @@ CLUSTER_OBJECTS: Final[Mapping[str, tuple[Column, ...]]] = {
     "customresourcedefinitions.apiextensions.k8s.io": columns(
         *("Name", "Scope: spec.scope|", ("Versions", joined("spec.versions", "name")), "Created At"),
         *("Group*: spec.group|", "Kind*: spec.names.kind|", "ShortNames*: spec.names.shortNames|"),
-        ("Established*", _established),
+        ("Established*", _format_established),
     ),
     "devicetaintrules.resource.k8s.io": columns(
         *("Name", "Key: spec.taint.key|", "Value: spec.taint.value|", "Effect: spec.taint.effect|"),

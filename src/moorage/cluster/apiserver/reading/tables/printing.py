@@ -39,11 +39,11 @@ class Printer:
             "apiVersion": "meta.k8s.io/v1",
             "metadata": meta,
             "columnDefinitions": [column.definition() for column in self.columns],
-            "rows": [{"cells": self.cells(obj, now), "object": _included(obj, include)} for obj in objects],
+            "rows": [{"cells": self.cells(obj, now), "object": _select_included(obj, include)} for obj in objects],
         }
 
 
-def _included(obj: Data, include: str) -> Data | None:
+def _select_included(obj: Data, include: str) -> Data | None:
     if include == "None":
         return None
     if include == "Object":

@@ -416,14 +416,14 @@ class Search:
             raise ClaimFault(text, claim=claim) from error
         if amounts is None:
             return False
-        consumed = {} if empty else self._consumed(device)
+        consumed = {} if empty else self._sum_consumed(device)
         return fits(device.device, amounts, consumed, fractions=fractions, driver=driver)
 
     def _domain(self, device: PooledDevice) -> str:
         """Return the domain of unqualified capacity names, or empty if names are literal."""
         return device.id.driver if self._features.qualifies_capacities else ""
 
-    def _consumed(self, device: PooledDevice) -> dict[str, int]:
+    def _sum_consumed(self, device: PooledDevice) -> dict[str, int]:
         consumed = dict(self._allocated.consumed(device.id))
         for share in self._shares.get(device.id, ()):
             for published, amount in share.items():

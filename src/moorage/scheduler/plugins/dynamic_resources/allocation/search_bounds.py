@@ -108,7 +108,7 @@ class SearchBounds:
                 demand = demand.with_more(_need(request, lambda _: True), devices)
                 for group, before in with_groups.items():
                     group.after.insert(0, before)
-                    with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
+                    with_groups[group] = before.with_more(_need(request, _make_cover_test(group, request)), devices)
         return True
 
     def is_infeasible(
@@ -138,7 +138,7 @@ class SearchBounds:
         return bool(devices & self._shareable) or (devices & ~used_devices).bit_count() >= need
 
 
-def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:
+def _make_cover_test(group: _Group, request: Request) -> Callable[[Alternative], bool]:
     return lambda alternative: group.constraint.covers(request.name, alternative.qualified)
 
 

@@ -51,13 +51,13 @@ class ExtendedResourceClasses:
             self._read_at = self._classes.version
             # As upstream, the newest class of a resource wins; with equal age, the first by name.
             by_name = sorted(self._classes.list(), key=lambda item: item.name, reverse=True)
-            by_age = {item.spec.extended_resource_name or "": item for item in sorted(by_name, key=_created)}
+            by_age = {item.spec.extended_resource_name or "": item for item in sorted(by_name, key=_creation_time)}
             self._by_resource = {name: item for name, item in by_age.items() if not name.startswith(IMPLICIT_PREFIX)}
             self._by_resource |= {IMPLICIT_PREFIX + item.name: item for item in by_name}
         return self._by_resource
 
 
-def _created(item: DeviceClass) -> float:
+def _creation_time(item: DeviceClass) -> float:
     moment = item.metadata.creation_timestamp
     return parse_time(moment) if moment else float("-inf")
 

@@ -70,7 +70,7 @@ def _status(
         for name, resource in device.node_allocatable_resources.items():
             if resource.mapping is not None:
                 try:
-                    amount = _mapped(name, resource, result, result.driver if qualifies else "")
+                    amount = _map_resource(name, resource, result, result.driver if qualifies else "")
                 except MappingError as error:
                     raise MappingError(f"claim {claim.claim.key}, {error}") from error
                 if amount is not None:
@@ -98,7 +98,7 @@ def _sum(left: Quantity | None, right: Quantity | None) -> Quantity | None:
     return format_quantity(nano_value(left) + nano_value(right), like=left)
 
 
-def _mapped(
+def _map_resource(
     name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult, driver: str
 ) -> tuple[int, str] | None:
     mapping = resource.mapping
@@ -128,12 +128,14 @@ def list_users(pod: Pod, entry: str) -> tuple[str, ...]:
 def refusal(pod: Pod, statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo) -> Status | None:
     """Return why a node cannot provide the node resources of a pod's devices."""
     extra = claimed_nanos(statuses)
-    if (status := _uncovered(pod, extra, statuses)) is not None:
+    if (status := _find_uncovered(pod, extra, statuses)) is not None:
         return status
     return _too_large(pod, extra, node)
 
 
-def _uncovered(pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAllocatableClaimStatus]) -> Status | None:
+def _find_uncovered(
+    pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAllocatableClaimStatus]
+) -> Status | None:
     """Compare with the pod-level requests and limits, if there are any."""
     level = pod.spec.resources
     if level is None:

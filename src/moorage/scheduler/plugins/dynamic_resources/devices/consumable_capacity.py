@@ -53,7 +53,7 @@ def consumption(
     amounts: dict[str, int] = {}
     for name, capacity in capacities.items():
         try:
-            amounts[name] = _rounded(demands.get(name), capacity, fractions)
+            amounts[name] = _round(demands.get(name), capacity, fractions)
         except CapacityError as error:
             raise CapacityError(f'capacity "{name}": {error}') from error
         if amounts[name] < 0:
@@ -85,7 +85,7 @@ def fits(
     )
 
 
-def _rounded(requested: Quantity | None, capacity: DeviceCapacity, fractions: bool) -> int:
+def _round(requested: Quantity | None, capacity: DeviceCapacity, fractions: bool) -> int:
     policy = capacity.request_policy
     if requested is None:
         default = policy.default if policy is not None else None

@@ -275,7 +275,7 @@ class PoolBuilder:
         key = (name, *map(id, own), None, *map(id, pool_slices), reach, blocked)
         pool = self._by_key.get(key)
         if pool is None:
-            pool = self._by_key[key] = _assembled(name, own, reach, pool_slices, counts=self._counts)
+            pool = self._by_key[key] = _assemble(name, own, reach, pool_slices, counts=self._counts)
             if any(blocked):
                 closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
                 ids = {device.id for item in closed for device in item.devices}
@@ -285,7 +285,7 @@ class PoolBuilder:
         return pool
 
 
-def _assembled(
+def _assemble(
     name: PoolId,
     own: Sequence[Slice],
     reach: Sequence[tuple[bool, ...] | None],
