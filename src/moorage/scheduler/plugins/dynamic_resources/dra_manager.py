@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from moorage.common.caches import LRU
 from moorage.kube.api.devices import DeviceClass, ResourceClaim
@@ -20,7 +19,6 @@ from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
     compile_selector,
-    device_facts,
 )
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
     ExtendedResourceClasses,
@@ -143,10 +141,8 @@ def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
 
 
 def _matches_class(device: PooledDevice, device_class: DeviceClass, *, masks: bool) -> bool:
-    # As upstream, expressions in scoring do not see allowMultipleAllocations.
-    facts = device_facts(device.id.driver, replace(device.device, allow_multiple_allocations=None))
     return all(
-        compile_selector(selector.cel.expression, masks=masks).matches(facts)
+        compile_selector(selector.cel.expression, masks=masks).matches(device.scored_facts)
         for selector in device_class.spec.selectors
         if selector.cel is not None
     )

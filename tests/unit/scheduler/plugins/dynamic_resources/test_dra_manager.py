@@ -19,6 +19,7 @@ from moorage.scheduler.config.args import (
     ResourceSpec,
     ScoringStrategy,
 )
+from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
 from moorage.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
@@ -65,6 +66,18 @@ def test_counts(objects: Sequence[KubeObject], want: tuple[int, int]) -> None:
     assert stock is not None
     stock.refresh()
     assert stock.on_node(rig.nodes[0], GPU) == want
+
+
+def test_expressions_are_evaluated_once_per_device() -> None:
+    devices = make_slice(device("d", attributes={"size": "big"}))
+    rig = Rig(NODE, make_class("gpu", BIG, resource=GPU), devices)
+    stock = device_counts(rig, [GPU])
+    assert stock is not None
+    stock.refresh()
+    before = Program.evaluations
+    for _ in range(3):
+        assert stock.on_node(rig.nodes[0], GPU) == (1, 0)
+    assert Program.evaluations == before + 1
 
 
 def test_devices_are_not_counted_for_cpu_and_memory() -> None:

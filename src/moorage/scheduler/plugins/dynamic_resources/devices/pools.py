@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from moorage.common.errors import MoorageError, SelectorError
 from moorage.kube.api.devices import (
@@ -54,6 +55,14 @@ class PooledDevice:
     def facts(self) -> Facts:
         """The device as CEL expressions see it."""
         return device_facts(self.id.driver, self.device)
+
+    @cached_property
+    def scored_facts(self) -> Facts:
+        """The device as CEL expressions see it in scoring: as upstream, without allowMultipleAllocations.
+
+        Kept with the device, because the facts contain the results of expressions.
+        """
+        return device_facts(self.id.driver, replace(self.device, allow_multiple_allocations=None))
 
     @cached_property
     def draws(self) -> Counters:
