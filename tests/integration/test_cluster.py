@@ -112,23 +112,36 @@ async def test_terminating_namespace_deletes_pods_and_reports_conditions() -> No
         await cluster.wait_for(lambda: cluster.embedded.cache[Namespace].get("shop") is None)
 
 
+def failures(cluster: Cluster, kind: type[ReplicaSet | Deployment]) -> list[str]:
+    statuses = (obj.status for obj in cluster.embedded.cache[kind])
+    return [
+        item["reason"]
+        for status in statuses
+        for item in status.get("conditions") or ()
+        if item["type"] == "ReplicaFailure"
+    ]
+
+
+@in_virtual_time
+async def test_deployment_reports_pods_that_limits_make_invalid() -> None:
+    limits = {"limits": [{"type": "Container", "default": {"cpu": "1m"}}]}
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(limit_range, workload("Deployment", replicas=3))
+        await cluster.wait_for(
+            lambda: failures(cluster, Deployment) == failures(cluster, ReplicaSet) == ["FailedCreate"]
+        )
+
+
 @in_virtual_time
 async def test_deployment_reports_an_exceeded_quota() -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
-
-    def failures(kind: type[ReplicaSet | Deployment]) -> list[str]:
-        statuses = (obj.status for obj in cluster.embedded.cache[kind])
-        return [
-            item["reason"]
-            for status in statuses
-            for item in status.get("conditions") or ()
-            if item["type"] == "ReplicaFailure"
-        ]
-
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(quota, workload("Deployment", replicas=3))
-        await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == ["FailedCreate"])
+        await cluster.wait_for(
+            lambda: failures(cluster, Deployment) == failures(cluster, ReplicaSet) == ["FailedCreate"]
+        )
         assert len(cluster.pods()) == 1
         await cluster.embedded.client.request("DELETE", "/api/v1/namespaces/default/resourcequotas/few")
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 3)
-        await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == [])
+        await cluster.wait_for(lambda: failures(cluster, Deployment) == failures(cluster, ReplicaSet) == [])

@@ -119,8 +119,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
     ),
     "a host port is in use": (
         [node("n1"), pod("a", on="n1", containers=HOST_PORT), pod("p", containers=HOST_PORT)],
-        "port",
-        "Remove the host port 80/TCP",
+        "add-node",
+        "Add a node like n1",
     ),
     "pods would become uneven": (
         [
@@ -141,8 +141,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
                 },
             ),
         ],
-        "affinity",
-        "Change the pod anti-affinity",
+        "add-node",
+        "Add a node like n1",
     ),
     "a gate has no owner": (
         [node("n1"), pod("p", schedulingGates=[{"name": "wait"}])],

@@ -243,8 +243,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             *(node("n1"), node("n2"), pod("a", on="n1", containers=HOST_PORT), pod("b", on="n2", containers=HOST_PORT)),
             pod("p", containers=HOST_PORT),
         ],
-        "port",
-        "Remove the host port 443/TCP",
+        "add-node",
+        "Add a node like n1",
     ),
     "there are more replicas than worker nodes": (
         [

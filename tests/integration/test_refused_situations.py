@@ -108,3 +108,20 @@ def test_missing_runtime_class_is_created() -> None:
     assert explanation.next is not None
     (change,) = explanation.next.changes
     assert change.text == "Create the runtime class gvisor, if the nodes have its handler, or correct runtimeClassName"
+
+
+def test_job_is_replaced_because_its_template_is_immutable() -> None:
+    job = {**deployment(), "apiVersion": "batch/v1", "kind": "Job"}
+    job["spec"] = {"template": {"spec": {**job["spec"]["template"]["spec"], "restartPolicy": "Never"}}}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q"},
+        "spec": {"hard": {"limits.cpu": "4"}},
+    }
+    with session(node("n1"), quota, job) as opened:
+        workload = find_workload(opened, "job/web", "default")
+        assert workload is not None
+        explanation = explain_workload(opened, workload)
+    assert explanation.next is not None
+    assert explanation.next.changes[0].edits[0]["apply"] == "replace"

@@ -1,5 +1,6 @@
 """The events of kube-controller-manager, derived from the actions of the controllers and the state of their objects."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -44,12 +45,16 @@ _CREATED: Final[Mapping[tuple[type[KubeObject], type[KubeObject]], tuple[str, st
     (Job, Workload): ("WorkloadCreated", "Created Workload {name} for Job {owner}"),
     (KubeObject, Pod): ("SuccessfulCreate", "Created pod: {name}"),
     (PersistentVolumeClaim, PersistentVolume): ("ProvisioningSucceeded", "Successfully provisioned volume {name}"),
-    (StatefulSet, PersistentVolumeClaim): ("SuccessfulCreate", "create Claim {name} in StatefulSet {owner} success"),
+    (StatefulSet, PersistentVolumeClaim): (
+        "SuccessfulCreate",
+        "create Claim {name} Pod {pod} in StatefulSet {owner} success",
+    ),
     (StatefulSet, Pod): ("SuccessfulCreate", "create Pod {name} in StatefulSet {owner} successful"),
 }
 """The reason and message for a new object, by the kinds of its owner and of the object."""
 
-
+REJECTED: Final = re.compile(r'(pods|persistentvolumeclaims|Pod|PersistentVolumeClaim) "([^"]+)" is ')
+"""The object of a rejection by the API server."""
 _CONDITIONS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("Suspended", "True"): ("Suspended", "Job suspended"),
     ("Suspended", "False"): ("Resumed", "Job resumed"),
@@ -76,7 +81,9 @@ def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, 
         case _, Create(kind=kind, data=data):
             reason, message = _CREATED.get((type(owner), kind)) or _CREATED.get((KubeObject, kind), ("", ""))
             replicas = (data.get("spec") or {}).get("replicas", 0)
-            return (reason, message.format(name=NAME, owner=owner.name, replicas=replicas), False) if reason else None
+            pod = _find_pod_name(owner, str((data.get("metadata") or {}).get("name")))
+            text = message.format(name=NAME, owner=owner.name, replicas=replicas, pod=pod)
+            return (reason, text, False) if reason else None
         case StatefulSet(), Delete(obj=Pod()):
             return "SuccessfulDelete", f"delete Pod {NAME} in StatefulSet {owner.name} successful", False
         case _, Delete(obj=Pod()):
@@ -100,7 +107,19 @@ def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, 
 
 def rejection_event(owner: KubeObject, message: str) -> EventNote:
     """Return the event about pods that the server does not accept, because of a quota for example."""
-    return _event(owner, "FailedCreate", f"Error creating: {message}", is_warning=True)
+    text = f"Error creating: {message}"
+    match = REJECTED.match(message) if isinstance(owner, StatefulSet) else None
+    if match is not None:
+        pod = _find_pod_name(owner, match[2])
+        created = f"Pod {pod}" if match[1].casefold().startswith("pod") else f"Claim {match[2]} Pod {pod}"
+        text = f"create {created} in StatefulSet {owner.name} failed error: {message}"
+    return _event(owner, "FailedCreate", text, is_warning=True)
+
+
+def _find_pod_name(owner: KubeObject, name: str) -> str:
+    """Return the pod of a stateful set that a claim belongs to: the claim's name ends with it."""
+    match = re.search(rf"{re.escape(owner.name)}-\d+$", name)
+    return match[0] if match else name
 
 
 def state_event(owner: KubeObject, cache: InformerCache) -> EventNote | None:

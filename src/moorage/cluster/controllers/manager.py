@@ -57,6 +57,7 @@ MAX_RECORDED: Final = 4096
 EVENT_SECONDS: Final = 1.0
 """Time limit for the remaining events at the end."""
 FIRST_RETRY: Final = 0.1
+INVALID: Final = 422
 LAST_RETRY: Final = 30.0
 
 log = structlog.get_logger(__name__)
@@ -291,7 +292,7 @@ class ControllerManager:
             has_changed = await self._carry_out_all(writes)
         except Exception as error:
             self._on_failure(item, error)
-            is_first = isinstance(error, Forbidden) and self._failures[item] == 1
+            is_first = _is_rejection(error) and self._failures[item] == 1
             if is_first and self._recorder is not None and (owner := self._owner(item)) is not None:
                 self._recorder.record_core(rejection_event(owner, str(error)))
         else:
@@ -356,7 +357,7 @@ class ControllerManager:
         retry_after = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0
         controller = self._controllers[item.controller].name
         self.failures[controller] += 1
-        if isinstance(error, Forbidden):
+        if _is_rejection(error):
             self.cache.rejections[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
@@ -366,3 +367,8 @@ class ControllerManager:
             # Not an API error but a bug or a bad object: log the traceback once.
             log.error("controller raised an exception; retrying", exception=format_traceback(error), **facts)
         asyncio.get_running_loop().call_later(max(delay, retry_after), self._make_ready, item)
+
+
+def _is_rejection(error: Exception) -> bool:
+    """Return whether the server rejects an object: a quota forbids it for example, or it is invalid."""
+    return isinstance(error, Forbidden) or (isinstance(error, ApiError) and error.status == INVALID)

@@ -109,7 +109,8 @@ class Refusals:
             path = pointer(*workload.path)
             operations = [{**item, "path": f"{path}{item['path']}"} for item in draft.operations]
             target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
-            edit = {"object": target, "apply": "patch", "patch": operations}
+            # The template of a job is immutable.
+            edit = {"object": target, "apply": "replace" if workload.id.kind == "Job" else "patch", "patch": operations}
             is_admitted = self._admits(self._shaping, draft.content, 1) and not self._find_conflict(draft.content)
             if operations and is_admitted:
                 changes.append(PossibleChange(text, "request", [edit]))

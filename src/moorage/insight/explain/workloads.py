@@ -50,6 +50,8 @@ from moorage.kube.patches import json_patch
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.plugins.node_affinity import find_node_affinity
 
+EXCLUSIVE: Final = "ReadWriteOncePod access mode already in-use"
+SCALED: Final = ("Deployment", "ReplicaSet", "ReplicationController")
 MAX_REPLACED: Final = 8
 """Number of old pods of a rollout to try."""
 
@@ -78,10 +80,8 @@ def explain_workload(
     pod_count = max(workload.wanted, len(own))  # a rollout creates more pods
     check_pod_count(title, pod_count)
     fits = len(placed_pods)
-    if _is_suspended(workload):
-        return WorkloadExplanation(title, fits, pod_count, _explain_suspended(session, workload))
-    if len(own) < pod_count and (class_refusal := _explain_unknown_class(session, workload)) is not None:
-        return WorkloadExplanation(title, fits, pod_count, class_refusal)
+    if (uncreated := _explain_uncreated(session, workload, own)) is not None:
+        return uncreated
     if workload.id.kind == "DaemonSet":
         return _explain_daemons(session, workload, title, own, seconds)
     refusals = Refusals(session, workload.id.namespace)
@@ -105,10 +105,23 @@ def explain_workload(
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
                 explained = (_edit_template if is_made else _edit_own_template)(session, explained, workload, {key})
                 explained = _replace_first(session, explained, workload, placed_pods)
+                explained = _limit_replicas(explained, workload, fits)
                 return WorkloadExplanation(title, fits, pod_count, explained)
             placed.add(key)
             fits += 1
     return WorkloadExplanation(title, fits, pod_count, note=_describe_idleness(workload, len(own)))
+
+
+def _explain_uncreated(session: Session, workload: NamedWorkload, own: Sequence[Pod]) -> WorkloadExplanation | None:
+    """Explain a workload that creates no pods: it has ended, is suspended, or names a class that does not exist."""
+    title, pod_count = f"{workload.id.kind.lower()}/{workload.id.name}", max(workload.wanted, len(own))
+    fits = sum(1 for pod in own if pod.node_name)
+    if ending := _describe_end(workload):
+        return WorkloadExplanation(title, fits, fits, note=ending)
+    if _is_suspended(workload):
+        return WorkloadExplanation(title, fits, pod_count, _explain_suspended(session, workload))
+    refused = _explain_unknown_class(session, workload) if len(own) < pod_count else None
+    return None if refused is None else WorkloadExplanation(title, fits, pod_count, refused)
 
 
 def _replace_first(
@@ -130,6 +143,28 @@ def _replace_first(
     text = "Set maxSurge to 0 and maxUnavailable to 1, so that the rollout deletes an old pod before it adds one"
     change = PossibleChange(text, "rollout", [edit.as_data()], nodes[0])
     return replace(explained, changes=(change, *explained.changes))
+
+
+def _limit_replicas(explained: PodExplanation, workload: NamedWorkload, fits: int) -> PodExplanation:
+    """Suggest as many replicas as can use a claim, if the first one uses it exclusively."""
+    if fits == 0 or EXCLUSIVE not in explained.decision.message or workload.id.kind not in SCALED:
+        return explained
+    edit = Draft(workload.id, workload.content).put(("spec", "replicas"), fits).edit()
+    reason = "one pod at a time can use its ReadWriteOncePod claim; a StatefulSet creates a claim for each replica"
+    change = PossibleChange(f"Set replicas to {fits}: {reason}", "replicas", [edit.as_data()])
+    return replace(explained, changes=(change, *explained.changes))
+
+
+def _describe_end(workload: NamedWorkload) -> str:
+    """Describe a job that has failed or is complete: it creates no more pods. Return an empty string for others."""
+    conditions = (workload.content.get("status") or {}).get("conditions") or () if workload.id.kind == "Job" else ()
+    for condition in conditions:
+        if condition.get("status") == "True" and condition.get("type") in ("Failed", "FailureTarget"):
+            reason = f"{condition.get('reason')}: {condition.get('message')}"
+            return f"the job has failed ({reason}) and creates no more pods: delete it, and create it again"
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "SuccessCriteriaMet"):
+            return "the job is complete and creates no more pods"
+    return ""
 
 
 def _describe_idleness(workload: NamedWorkload, pods: int) -> str:

@@ -87,6 +87,27 @@ def test_rejected_pods_are_a_warning():
     )
 
 
+REJECTIONS = {
+    "a pod": ('pods "web-1" is forbidden: exceeded quota: q', "create Pod web-1 in StatefulSet web failed error: "),
+    "an invalid pod": ('Pod "web-0" is invalid: spec: no', "create Pod web-0 in StatefulSet web failed error: "),
+    "a claim": (
+        'persistentvolumeclaims "data-web-1" is forbidden: exceeded quota: q',
+        "create Claim data-web-1 Pod web-1 in StatefulSet web failed error: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "head"), REJECTIONS.values(), ids=REJECTIONS)
+def test_rejection_names_the_pod_of_a_stateful_set(message: str, head: str) -> None:
+    assert rejection_event(StatefulSet(META), message).note == f"{head}{message}"
+
+
+def test_new_claim_names_its_pod() -> None:
+    event = add_event(Create(PersistentVolumeClaim, {"metadata": {"name": "data-web-1"}}), StatefulSet(META)).event
+    assert event is not None
+    assert event.note.replace(NAME, "data-web-1") == "create Claim data-web-1 Pod web-1 in StatefulSet web success"
+
+
 WAITING = {
     "no class": ({}, "FailedBinding"),
     "an unknown class": ({"storageClassName": "gold"}, "ProvisioningFailed"),

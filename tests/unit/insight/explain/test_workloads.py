@@ -2,7 +2,16 @@
 
 import pytest
 from tests.unit.insight.explain.clusters import HOSTNAME, Object, node, pod, session
-from tests.unit.insight.explain.parts import REQUIRED, controlled, device_class, device_slice, storage_class
+from tests.unit.insight.explain.parts import (
+    REQUIRED,
+    claim,
+    controlled,
+    device_class,
+    device_slice,
+    mounting,
+    storage_class,
+    volume,
+)
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
@@ -500,3 +509,31 @@ def test_daemon_set_is_explained_on_the_node_that_matches_most_of_its_selector()
     explanation = explain_kind("DaemonSet", *nodes, nodeSelector=selector)
     assert explanation.changes[0].node == "win"
     assert "kubernetes.io/os" not in explanation.changes[0].text
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("Failed", "the job has failed (BackoffLimitExceeded: no)"), ("Complete", "the job is complete")]
+)
+def test_finished_job_creates_no_pods(kind: str, note: str) -> None:
+    condition = {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "no"}
+    spec = {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
+    status = {"conditions": [condition]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "etl"}, "spec": spec, "status": status}
+    explanation = explained_as("job/etl", job, node("n1"))
+    assert explanation.note.startswith(note)
+    assert explanation.next is None
+
+
+def test_only_one_replica_can_use_a_claim_exclusively() -> None:
+    objects = [
+        made | {"spec": {**made["spec"], "accessModes": ["ReadWriteOncePod"]}}
+        for made in (volume("pv", claimed_by="data"), claim("data", volume="pv"))
+    ]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": mounting("data")["spec"]}
+    web = {**WEB, "spec": {**WEB["spec"], "template": template}}
+    explanation = explained_as("deployment/web", web, node("n1"), *objects)
+    assert explanation.next is not None
+    first = explanation.next.changes[0]
+    assert first.text.startswith("Set replicas to 1: one pod at a time can use its ReadWriteOncePod claim")
+    changed = json_patch(web, first.edits[0]["patch"])
+    assert explained_as("deployment/web", changed, node("n1"), *objects).fits == 1

@@ -120,8 +120,9 @@ def prefer_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
             f"{words[field]} {_term_text(affinity[field][REQUIRED][at])}" for field, at in selected
         )
         text = f"Change the {terms_text} from required to preferred"
-        is_attracted = any(field == "podAffinity" for field, _ in selected)
-        cost = len(selected) + RELUCTANT * (is_attracted and has_own_nodes(subject, "InterPodAffinity"))
+        # Anti-affinity survives the failure of a node: another node comes first.
+        repels = any(field == "podAntiAffinity" for field, _ in selected)
+        cost = len(selected) + RELUCTANT * (repels or has_own_nodes(subject, "InterPodAffinity"))
         yield ProposedChange("affinity", text, make_edits(selected), cost)
 
 
@@ -172,8 +173,8 @@ def free_ports(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             path = ("spec", kind, container, "ports", index)
             draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
         description = ", ".join(f"{host_ports[n][2].port}/{host_ports[n][2].protocol}" for n in conflicts)
-        # Containers in the network of the host listen on their ports even if the pod does not declare them.
-        cost = len(conflicts) + LAST_RESORT * is_host
+        # Clients use the port. Containers in the network of the host listen on it even if the pod does not declare it.
+        cost = len(conflicts) + (LAST_RESORT if is_host else RELUCTANT)
         yield ProposedChange("port", f"Remove the host port {description}", [draft.edit()], cost)
 
 

@@ -8,6 +8,7 @@ from moorage.insight.explain.fixes.nodes import find_intended_key, has_own_nodes
 from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import LAST_RESORT, RELUCTANT, Draft, Remedy, Subject
 from moorage.insight.whatif.edits import remove_items
+from moorage.kube.api.node import REGION_LABEL, ZONE_LABEL
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelectorTerm, node_term_matcher
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.node_affinity import find_node_affinity, read_demands
@@ -16,6 +17,7 @@ MAX_SETS: Final = 12
 MAX_VALUES: Final = 6
 MACHINE_LABELS: Final = frozenset(("kubernetes.io/arch", "kubernetes.io/os"))
 """Labels that the image of a container depends on: the pod may start on other nodes, but not run."""
+TOPOLOGY: Final = frozenset((ZONE_LABEL, REGION_LABEL))
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
@@ -79,9 +81,13 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     removals = dict.fromkeys(removal for row in rows for removal in _list_removals(subject, subject.nodes[row]))
     offered: set[str] = set()
     has_nodes = has_own_nodes(subject, "NodeAffinity")
-    for removal in sorted(removals, key=lambda removal: (_is_unwise(subject, removal), _size(subject, removal)))[
-        :MAX_SETS
-    ]:
+
+    def rank(removal: tuple[Any, ...]) -> tuple[bool, int, bool]:
+        # Another zone is less of a change than another kind of machine.
+        keys = removal[0]
+        return _is_unwise(subject, removal), _size(subject, removal), not all(key in TOPOLOGY for key in keys)
+
+    for removal in sorted(removals, key=rank)[:MAX_SETS]:
         keys, term, expressions, fields = removal
         if not subject.runtime_labels.keys().isdisjoint(keys):
             continue  # admission would restore them

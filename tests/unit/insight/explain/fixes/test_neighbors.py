@@ -16,7 +16,7 @@ from tests.unit.insight.explain.clusters import (
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the pod has anti-affinity to a running pod": (
         [node("n1"), pod("a", on="n1", labels={"app": "web"}), pod("p", affinity=ANTI)],
-        ["affinity", "add-node", "delete-pod", "priority"],
+        ["add-node", "affinity", "delete-pod", "priority"],
     ),
     "a running pod has anti-affinity to the pod": (
         [node("n1"), pod("a", on="n1", affinity=ANTI), pod("p", labels={"app": "web"})],
@@ -34,7 +34,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     ),
     "the host port is in use": (
         [node("n1"), pod("a", on="n1", containers=PORT), pod("p", containers=PORT)],
-        ["port", "add-node", "delete-pod", "priority"],
+        ["add-node", "port", "delete-pod", "priority"],
     ),
 }
 
