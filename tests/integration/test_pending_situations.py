@@ -255,8 +255,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
                 pod("p", labels=WEB, affinity=apart(**WEB)),
             ),
         ],
-        "affinity",
-        f"Change the pod anti-affinity (app=web, per {HOSTNAME}) from required to preferred",
+        "add-node",
+        "Add a node like n1",
     ),
     "a spread requires more zones than exist": (
         [

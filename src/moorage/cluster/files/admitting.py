@@ -12,7 +12,7 @@ from moorage.cluster.apiserver.admission.quota_usage import PODS
 from moorage.cluster.apiserver.admission.quotas import Ledger
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.common.errors import ApiError, Forbidden
-from moorage.kube.api.codec import without_nulls
+from moorage.kube.api.codec import to_data, without_nulls
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.struct import Data
@@ -32,7 +32,10 @@ class AdmissionCheck:
         self._store = Store()
         self._admission = Admission(self._store, features)
         for pod in pods:
-            self._store.put_typed(PODS, pod)
+            # Scopes of quotas depend on the QoS class, which typed pods do not have.
+            data = to_data(pod)
+            data.setdefault("status", {})["qosClass"] = pod.qos_class
+            self._store.put(PODS, pod.key, data)
         for content in shaping:
             metadata = content["metadata"]
             namespace = "" if content["kind"] == "RuntimeClass" else f"{metadata.get('namespace') or 'default'}/"

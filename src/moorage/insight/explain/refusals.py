@@ -46,10 +46,11 @@ class Refusals:
         self._session = session
         self._namespace = namespace
         objects = session.objects
-        pods = (objects.find(target) for target in objects.known("Pod") if target.namespace == namespace)
-        self._pods = [pod for pod in pods if isinstance(pod, Pod)]
         shaping = session.objects.given.shaping
         self._shaping = [item for item in shaping if item["metadata"].get("namespace") in (None, "", namespace)]
+        has_quota = any(item["kind"] == "ResourceQuota" for item in self._shaping)
+        pods = (objects.find(target) for target in objects.known("Pod") if target.namespace == namespace)
+        self._pods = [pod for pod in pods if isinstance(pod, Pod)] if has_quota else []
         self._check = self._open(self._shaping)
 
     def _open(self, shaping: Iterable[Content]) -> AdmissionCheck:

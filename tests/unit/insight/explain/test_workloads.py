@@ -537,3 +537,15 @@ def test_only_one_replica_can_use_a_claim_exclusively() -> None:
     assert first.text.startswith("Set replicas to 1: one pod at a time can use its ReadWriteOncePod claim")
     changed = json_patch(web, first.edits[0]["patch"])
     assert explained_as("deployment/web", changed, node("n1"), *objects).fits == 1
+
+
+def test_running_pods_without_requests_use_a_quota_of_best_effort() -> None:
+    limit = quota(pods="2")
+    limit["spec"]["scopes"] = ["BestEffort"]
+    container = {"name": "main", "image": "app"}
+    web = {**WEB, "spec": {**WEB["spec"], "template": {**TEMPLATE, "spec": {"containers": [container]}}}}
+    running = pod("web-x", on="n1", labels={"app": "web"}, containers=[container])
+    explanation = explained_as("deployment/web", web, node("n1"), limit, running)
+    assert (explanation.fits, explanation.of, explanation.is_refused) == (2, 5, True)
+    assert explanation.next is not None
+    assert explanation.next.changes[0].text == "Raise pods from 2 to 5 in the quota compute"
