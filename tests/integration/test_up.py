@@ -33,7 +33,7 @@ def test_bounded_run_places_a_workload_and_exits(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert str(file) in result.stdout
     assert "pods scheduled" in result.stdout
-    assert "example shop/model-server: 0/10 nodes are available: 10 Insufficient cpu" in result.stdout
+    assert "1 pending, shop/model-server: 0/10 nodes are available: 10 Insufficient cpu" in result.stdout
     assert not file.exists(), "the kubeconfig is removed"
 
 
