@@ -67,7 +67,11 @@ REFUSED = {
     ),
     "several mistakes together": (
         "Nope=true,NodeDeclaredFeatures=false",
-        ["unrecognized feature gate: Nope", "hint: docs/reference/feature-gates.md lists", "feature is locked to true"],
+        [
+            "unrecognized feature gate: Nope",
+            "hint: correct or remove it; the page 'Feature gates'",
+            "feature is locked to true",
+        ],
     ),
     "a gate without what it needs": (
         "TopologyAwareWorkloadScheduling=true",
