@@ -21,7 +21,7 @@ SAMPLES = {
     "wants-ssd": "selector",
     "wants-company": "affinity",
     "gated": "gate",
-    "port-taken": "port",
+    "port-taken": "add-node",
     "too-uneven": "spread",
     "claim-missing": "claim",
 }
