@@ -298,7 +298,9 @@ def _edit_template(
         for edit in change.edits:
             target = edit.get("object", {})
             if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
-                patch = _on_template(edit["patch"], workload)
+                patch = _on_template(_list_template_operations(edit["patch"]), workload)
+                if not patch:
+                    continue
                 template_edit = {"object": owner, "apply": "replace" if is_job else "patch", "patch": patch}
                 # An edit of all pods of a group is one edit of the template.
                 edits += [template_edit] if template_edit not in edits else []
@@ -320,7 +322,7 @@ def _edit_template(
                 operations = edit["patch"]
                 patch = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in operations]
                 edits.append({"object": owner, "apply": "replace", "patch": patch})
-            else:
+            elif not _is_owned(edit.get("create") or {}, pods):
                 edits.append(edit)
         return replace(change, text=text, edits=edits)
 
@@ -344,10 +346,15 @@ def _edit_own_template(
     def convert_change(change: PossibleChange) -> PossibleChange:
         edits = [decode_edit(edit) for edit in change.edits]
         own = [edit for edit in edits if isinstance(edit, PatchObject) and edit.target == target]
-        if not own:
+        operations = _list_template_operations([operation for edit in own for operation in edit.operations])
+        if not operations:
             return change
-        other_edits = [edit for edit in edits if edit not in own]
-        patch = _on_template([operation for edit in own for operation in edit.operations], workload)
+        other_edits = [
+            edit
+            for edit in edits
+            if edit not in own and not (isinstance(edit, CreateObject) and _is_owned(edit.content, pods))
+        ]
+        patch = _on_template(operations, workload)
         with session.branch():
             try:
                 new_workload = NamedWorkload(workload.id, json_patch(workload.content, patch))
@@ -368,6 +375,18 @@ def _edit_own_template(
         return replace(change, edits=[*(edit.as_data() for edit in other_edits), template, *ending])
 
     return replace(explained, changes=tuple(map(convert_change, explained.changes)))
+
+
+def _list_template_operations(operations: Sequence[Operation]) -> list[Operation]:
+    """List the operations that a template can have: it has no status."""
+    return [operation for operation in operations if operation["path"].split("/")[1] != "status"]
+
+
+def _is_owned(content: Mapping[str, Any], pods: AbstractSet[str]) -> bool:
+    """Return whether one of the pods owns an object, such as a claim that the controller creates for each pod."""
+    metadata = content.get("metadata") or {}
+    owners = metadata.get("ownerReferences") or ()
+    return any(item["kind"] == "Pod" and f"{metadata.get('namespace')}/{item['name']}" in pods for item in owners)
 
 
 def _find_volume_claims(

@@ -454,6 +454,27 @@ def test_change_of_a_claim_is_a_change_of_its_template() -> None:
     assert explained_as("deployment/web", web, json_patch(claims, edit["patch"]), *others).fits == 1
 
 
+@pytest.mark.parametrize("is_created", [True, False])
+def test_claims_of_a_pod_that_is_replaced_are_not_created(is_created: bool) -> None:
+    """The controller creates the claims of the new pod. A claim of the old pod would take the device from it."""
+    uses = [{"name": "gpu", "resourceClaimTemplateName": "gpu-tmplate"}]
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "resourceClaims": uses}}
+    web = {**WEB, "spec": {**WEB["spec"], "replicas": 1, "template": template}}
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": "gpu-template", "namespace": "default"}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": metadata}
+    claims = {**head, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    devices = [node("n1"), device_class(), device_slice("n1"), claims]
+    made = [controlled({**pod("web-x", labels={"app": "web"}), "spec": template["spec"]})]
+    explanation = explained_as("deployment/web", web, *devices, *(made if is_created else []))
+    assert explanation.next is not None
+    change = explanation.next.changes[0]
+    assert change.text.endswith("from gpu-tmplate, which does not exist, to gpu-template")
+    (edit,) = change.edits
+    assert [operation["path"].split("/")[3] for operation in edit["patch"]] == ["spec"]
+    assert explained_as("deployment/web", json_patch(web, edit["patch"]), *devices).fits == 1
+
+
 def test_change_of_a_volume_claim_is_a_change_of_its_template() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}}
     claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}

@@ -354,7 +354,11 @@ def _clone_elsewhere(subject: Subject, info: NodeInfo) -> Iterator[ProposedChang
 def _needed_edits(subject: Subject, node: Edit, related: Sequence[Edit]) -> list[Edit]:
     """Omit the CSI drivers and devices of a new node that do not matter to the pod."""
     needed_edits = list(related)
+    is_limited = any("NodeVolumeLimits" in subject.obstacles.of(info.row) for info in subject.nodes)
     for edit in related:
+        # After a volume limit, schedulers retry the pod when a CSINode is added, not when a node is.
+        if is_limited and isinstance(edit, CreateObject) and edit.content["kind"] == "CSINode":
+            continue
         fewer = [candidate for candidate in needed_edits if candidate is not edit]
         if subject.trial(node, *fewer):
             needed_edits = fewer
