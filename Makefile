@@ -74,7 +74,7 @@ test: $(INSTALLED)  ## Run the fast test suite
 	$(PYTEST) -n $(JOBS)
 
 test-next: $(INSTALLED)  ## Run tests with the behavior of the next release; NEXT=1.38 TESTS=tests/unit
-	MOORAGE_TEST_RELEASE=$(or $(NEXT),1.38) $(PYTEST) -n $(JOBS) $(or $(TESTS),tests/unit tests/parity)
+	MOORAGE_TEST_RELEASE=$(or $(NEXT),1.38) $(PYTEST) -n $(JOBS) $(or $(TESTS),tests/unit tests/parity tests/integration tests/property)
 
 test-all: $(INSTALLED)  ## Run the suite on each installed Python from 3.11
 	ALL=$(ALL) BIN=$(BIN) JOBS=$(JOBS) RANDOM_SEED=$(RANDOM_SEED) .ci/test-all

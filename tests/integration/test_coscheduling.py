@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moorage.contrib.community.coscheduling.gangs import CoschedulingGroup
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.workloads import Job
@@ -32,6 +34,7 @@ def pod(name: str, cpu: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_job_with_a_pod_group_runs_from_its_first_to_its_last_pod() -> None:
     async with Cluster(nodes=1, shape="cpu=3", config=CONFIG, definitions=[DEFINITIONS]) as cluster:
@@ -61,6 +64,7 @@ async def test_job_with_a_pod_group_runs_from_its_first_to_its_last_pod() -> Non
         assert group.status.occupied_by == "default/train"
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_annotations_define_groups_without_a_custom_resource() -> None:
     async with Cluster(nodes=1, shape="cpu=2", config=CONFIG) as cluster:
@@ -75,6 +79,7 @@ async def test_annotations_define_groups_without_a_custom_resource() -> None:
         await cluster.wait_for(lambda: len(cluster.running()) == 3)
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_pods_that_finish_during_a_reload_are_counted() -> None:
     async with Cluster(nodes=1, shape="cpu=3", config=CONFIG, definitions=[DEFINITIONS]) as cluster:

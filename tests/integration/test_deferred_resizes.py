@@ -5,6 +5,8 @@ O numbers are rows of the reference.
 
 from typing import Any
 
+import pytest
+
 from moorage.kube.api.node import Node
 from moorage.kube.api.records import Event
 from moorage.testing import Cluster, in_virtual_time
@@ -56,6 +58,7 @@ def four_cpus(**how: Any) -> Cluster:
 GROW = pod("grow", "2", priority="high")
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_pod_of_lower_priority_is_evicted_and_the_others_remain() -> None:
     async with four_cpus() as cluster:
@@ -166,6 +169,7 @@ async def test_single_member_of_a_gang_is_resized() -> None:
         assert is_queued(cluster)
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_disabled_gate_ignores_deferred_resizes() -> None:
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10") as cluster:

@@ -106,6 +106,7 @@ def manifest(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
+@pytest.mark.release("1.37")
 def test_documentation_lists_the_files_of_a_pods_path_in_order() -> None:
     trace = trace_pod()
     assert trace.is_over, "the binding was not recorded"

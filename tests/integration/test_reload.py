@@ -330,6 +330,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("plugins", "config", "error", "text"), REFUSED.values(), ids=REFUSED)
 def test_invalid_change_is_rejected_without_effect(
     plugins: list[Any], config: str, error: type[Exception], text: str
