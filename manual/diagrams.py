@@ -93,6 +93,11 @@ ANSWERS: Final = (
     Row("selection", ("feasible|a mask of all rows", "totals|one column", "argmax|ties as upstream's heap")),
 )
 DRAWINGS: Final = {"overview": OVERVIEW, "life-of-a-pod": LIFE, "cached-results": ANSWERS}
+TERMINALS: Final = {
+    "explain": "moorage explain too-big -f examples/clusters/tour.yaml",
+    "plan": "moorage plan drain -l pool=old -f examples/clusters/pool.yaml",
+}
+"""Commands whose output is a picture."""
 
 
 def drawing(rows: tuple[Row, ...]) -> str:
@@ -143,8 +148,8 @@ def main() -> None:
     """Write all pictures."""
     for name, rows in DRAWINGS.items():
         (PICTURES / f"{name}.svg").write_text(drawing(rows))
-    (PICTURES / "explain.svg").write_text(terminal("moorage explain too-big -f examples/clusters/tour.yaml"))
-    (PICTURES / "plan.svg").write_text(terminal("moorage plan drain -l pool=old -f examples/clusters/pool.yaml"))
+    for name, command in TERMINALS.items():
+        (PICTURES / f"{name}.svg").write_text(terminal(command))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,12 @@ def test_diagrams_are_up_to_date(name: str) -> None:
     assert drawn == diagrams.drawing(diagrams.DRAWINGS[name]), "update them: python -m manual.diagrams"
 
 
+@pytest.mark.parametrize("name", diagrams.TERMINALS)
+def test_pictures_of_terminals_are_up_to_date(name: str) -> None:
+    drawn = (diagrams.PICTURES / f"{name}.svg").read_text()
+    assert drawn == diagrams.terminal(diagrams.TERMINALS[name]), "update them: python -m manual.diagrams"
+
+
 def test_all_plugins_are_described() -> None:
     page = reference.plugins_page()
     assert [kind.name for kind in IN_TREE if f"\n## {kind.name}\n" not in page] == []

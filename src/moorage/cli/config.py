@@ -55,7 +55,10 @@ def check(
     emulated_version: options.EmulatedVersion = "",
     plugin: options.Plugins = None,
 ) -> None:
-    """Validate a configuration and list all its errors."""
+    """Validate a configuration and list all its errors.
+
+    The exit code is 0 for a valid configuration, and 2 otherwise.
+    """
     start_lightly()
     from moorage.scheduler.config import KNOWN_PLUGINS, ExtensionPoint, expand_plugins
     from moorage.scheduler.wiring.policy import build_catalogue

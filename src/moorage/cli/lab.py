@@ -84,7 +84,9 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     ] = "",
     claim: Annotated[
         str,
-        typer.Option("--claim", metavar="NAME", help="PersistentVolumeClaim with the experiment (--on kubernetes)."),
+        typer.Option(
+            "--claim", metavar="NAME", help="PersistentVolumeClaim with the experiment (for --on kubernetes)."
+        ),
     ] = "",
     claim_dir: Annotated[
         Path | None,
@@ -95,7 +97,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Namespace of the Job (--on kubernetes).")
+        str, typer.Option("--namespace", metavar="NAME", help="Namespace of the Job (for --on kubernetes).")
     ] = "default",
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",

@@ -26,9 +26,9 @@ def new(
         PluginKind,
         typer.Option(
             "--kind",
-            help="Plugin type. filter rejects nodes, score rates them, resource uses a custom resource, queue-sort "
-            "orders the queue, reserve reserves and permits, post-filter handles pods without a feasible node, "
-            "and bind binds pods.",
+            help="Plugin type. filter rejects nodes, score rates them, resource reads a custom resource, queue-sort "
+            "orders the queue, reserve reserves resources and delays binding, post-filter handles pods without a "
+            "feasible node, and bind binds pods.",
         ),
     ] = PluginKind.FILTER,
     directory: Annotated[

@@ -413,7 +413,11 @@ def load_live_policy(
 ) -> "Policy":
     """Return the policy of the options. Without --config, that of the scheduler in a live cluster if it is known."""
     if config is None and cluster.config_source:
-        correction = "--config FILE sets another" if cluster.config else "pass its --config and --plugin"
+        correction = (
+            "--config FILE sets another"
+            if cluster.config
+            else "if the scheduler runs with --config or --plugin, pass the same flags"
+        )
         print_note(f"{cluster.config_source}; {correction}", quiet=quiet)
     if config is None and cluster.config:
         try:

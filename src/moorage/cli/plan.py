@@ -50,7 +50,9 @@ Keep = Annotated[
         help="Pods that must not move: namespace=NAME, or a label of pods; may be repeated.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also evict pods that no controller recreates.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also evict pods that no controller recreates, or whose Job would fail.")
+]
 AllowPending = Annotated[
     bool, typer.Option("--allow-pending", help="Also evict pods that fit on no other node; they remain pending.")
 ]

@@ -34,8 +34,8 @@ def snapshot(
     """Save a live cluster to a file.
 
     The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads. Each kind is listed at a
-    single point in time. Nothing is written to the cluster. Secrets are never read. Env, commands and annotations are
-    omitted, except for the annotations that affect scheduling.
+    single point in time. Nothing is written to the cluster. Secrets are never read. Environment variables, commands
+    and annotations are omitted, except for the annotations that affect scheduling.
 
     Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """

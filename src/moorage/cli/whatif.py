@@ -10,7 +10,7 @@ from moorage.common.durations import parse_duration
 
 MAX_NAMES: Final = 5
 FORECAST_DRAWS: Final = 30
-app = options.make_group("""Find the fewest nodes for all pods, or serve what-if questions.
+app = options.make_group("""Find the fewest nodes for all pods, or answer what-if questions.
 
 To simulate a changed cluster, use `moorage simulate` with --set, --remove-node or --add-nodes.
 """)
@@ -89,7 +89,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
 ) -> None:
-    """Serve what-if questions over HTTP.
+    """Answer what-if questions over HTTP.
 
     Endpoints: POST /v1/explain, /v1/capacity, /v1/place, /v1/plan and /v1/when with JSON; GET /metrics, a forecast of
     the queue for alerts; GET /healthz. The service works on a copy of the cluster and cannot write to the real one.

@@ -102,13 +102,13 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
 ) -> None:
     """Forecast when a pod starts.
 
-    Prints the start time as an 80% interval, the pods that it depends on, changes that would make it earlier, and the
-    assumptions. Without POD, prints the interval of each pending pod. The cluster is the live one that kubectl uses, a
-    snapshot, or files. Nothing is written to it.
+    Prints the start time as an 80% interval, the pods that must end or be scheduled first, changes that let the pod
+    start earlier, and the assumptions. Without POD, prints the interval of each pending pod. The cluster is the live
+    one that kubectl uses, a snapshot, or files. Nothing is written to it.
 
     The command simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and
     other pods arrive. The annotation moorage.io/run-for sets how long a pod runs. Without it, the duration is drawn
-    from similar pods in --history, or assumed. activeDeadlineSeconds limits it.
+    from similar pods in --history; otherwise one hour is assumed. activeDeadlineSeconds limits it.
 
     The exit code is 0 for every forecast, and 2 for invalid input.
     """

@@ -4,7 +4,7 @@ Annotations of a node contain its price and its power consumption, regardless of
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -55,6 +55,8 @@ NODE_COLUMNS: Final = (
 _NUMBER_COLUMNS: Final = {PRICE: "price", WATTS_IDLE: "wattsIdle", WATTS_BUSY: "wattsBusy"}
 _LABEL_COLUMNS: Final = {POOL_LABEL: "pool", ZONE_LABEL: "zone"}
 PODS: Final = 110
+PATH_PART: Final = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+"""A key or an index of a path such as ``traces[0].import``."""
 T = TypeVar("T")
 
 
@@ -256,10 +258,12 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
             field_path, problem = describe_mismatch(error)
             location = f"{where}, {field_path}" if field_path else where
             unknown = re.fullmatch(r"unknown field '(.+)'", problem)
-            hint = did_you_mean(unknown[1], _field_names(msgspec.inspect.type_info(kind), set())) if unknown else ""
-            errors.append(
-                ConfigError(location, problem, hint=hint or "the page 'Lab' of the documentation lists all fields")
+            hint = (
+                did_you_mean(unknown[1], _field_names_at(msgspec.inspect.type_info(kind), field_path))
+                if unknown
+                else ""
             )
+            errors.append(ConfigError(location, problem, hint=hint or "docs/reference/lab.md lists all fields"))
             # msgspec stops at the first error: convert again without an unknown field to find the next.
             if unknown is None or len(errors) > MAX_PROBLEMS or not _remove_field(content, field_path, unknown[1]):
                 break
@@ -270,7 +274,7 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
 
 def _remove_field(content: Any, path: str, name: str) -> bool:
     """Remove a field of the object at a path such as ``traces[0].import``. Return whether it was found."""
-    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
+    for key, index in PATH_PART.findall(path):
         try:
             content = content[key] if key else content[int(index)]
         except (LookupError, TypeError, ValueError):  # keys of mappings are written as [...]
@@ -281,19 +285,30 @@ def _remove_field(content: Any, path: str, name: str) -> bool:
     return True
 
 
-def _field_names(info: Any, names: set[str]) -> set[str]:
-    """Collect the names of all fields of a struct, including those of nested structs."""
-    if isinstance(info, msgspec.inspect.StructType):
-        for field in info.fields:
-            names.add(field.encode_name)
-            _field_names(field.type, names)
-    for part in ("types", "item_types"):
-        for inner in getattr(info, part, ()):
-            _field_names(inner, names)
-    for part in ("item_type", "value_type"):
-        if hasattr(info, part):
-            _field_names(getattr(info, part), names)
-    return names
+def _field_names_at(info: Any, path: str) -> set[str]:
+    """Return the names of the fields that are valid at a path such as ``traces[0]``."""
+    infos = _alternatives(info)
+    for key, _ in PATH_PART.findall(path):
+        infos = [
+            alternative for info in infos for child in _children(info, key) for alternative in _alternatives(child)
+        ]
+    return {
+        field.encode_name for info in infos if isinstance(info, msgspec.inspect.StructType) for field in info.fields
+    }
+
+
+def _alternatives(info: Any) -> list[Any]:
+    """Return the types of a union, or the type itself."""
+    return list(info.types) if isinstance(info, msgspec.inspect.UnionType) else [info]
+
+
+def _children(info: Any, key: str) -> Iterator[Any]:
+    """Yield the types of the field ``key``, of the values of a mapping, or of the items of a list."""
+    if key and isinstance(info, msgspec.inspect.StructType):
+        yield from (field.type for field in info.fields if field.encode_name == key)
+    else:
+        yield from (getattr(info, part) for part in ("item_type", "value_type") if hasattr(info, part))
+        yield from getattr(info, "item_types", ())
 
 
 def _parse_node(line: CsvLine) -> Node:

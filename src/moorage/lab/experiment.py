@@ -285,7 +285,7 @@ def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
 
 def load_experiment(path: Path) -> LoadedExperiment:
     """Read an experiment. Raise InputError with the location of a problem."""
-    documents = list(read_documents(read_text(path), source=str(path)))
+    documents = list(read_documents(read_text(path, hint="check the path"), source=str(path)))
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InputError(
             str(path),

@@ -15,6 +15,12 @@ from moorage.lab.experiment import load_experiment
         (("preset: mixed", "preset: mixd"), "did you mean 'mixed'"),
         (("seeds: 2", "seeds: 0"), "seeds"),
         (("seeds: 2", "sedes: 2"), "did you mean 'seeds'?"),
+        (("seeds: 2", "configs: []"), "unknown field 'configs'\n  hint: did you mean 'configurations'?"),
+        (("seeds: 2", "presett: mixed"), "unknown field 'presett'\n  hint: docs/reference/lab.md lists all fields"),
+        (
+            ("preset: mixed,", "preset: mixed, prest: a,"),
+            "traces[0]: unknown field 'prest'\n  hint: did you mean 'preset'?",
+        ),
         (("name: pack", "name: default"), "two are named 'default'"),
         (("seeds: 2", "baseline: missing"), "no configuration is named 'missing'"),
         (("enabled: [GpuShare]}", "enabled: [GpuSahre]}"), "GpuSahre"),

@@ -78,7 +78,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """Run a local Kubernetes cluster with fake nodes.
 
     The cluster consists of an API server, controllers, fake kubelets and the scheduler. kubectl and other clients can
-    use it. Pods run no containers. Fake kubelets only report their status. Annotations set how long pods take to
+    use it. Fake kubelets report the status of pods but run no containers. Annotations set how long pods take to
     start, run and stop, for example moorage.io/run-for: 10s.
     """
     start_lightly()

@@ -61,7 +61,9 @@ def headline(plan: Plan) -> str:
     if not steps:
         return f"{plan.goal}: no moves are needed"
     emptied = plan.summary.nodes_emptied
-    result = f"; {_count(len(emptied), 'node')} emptied" if emptied else ""
+    # Pods of a later batch may move to a node that an earlier batch of a rolling drain has emptied.
+    verb = "drained" if plan.goal == "drain" else "emptied"
+    result = f"; {_count(len(emptied), 'node')} {verb}" if emptied else ""
     saved = f", {plan.summary.price_saved:g} per hour saved" if plan.summary.price_saved else ""
     return f"{plan.goal}: feasible, {amount}{result}{saved}"
 

@@ -189,7 +189,7 @@ async def _read_config(client: ApiClient) -> tuple[str, str]:
     for label in SCHEDULER_LABELS:
         if (answer := await _read_configz(client, label)) is not None:
             return answer
-    return "", f"no scheduler configuration is readable in {CONFIG_NAMESPACE}"
+    return "", f"found no scheduler configuration in {CONFIG_NAMESPACE}"
 
 
 async def _read_configz(client: ApiClient, label: str) -> tuple[str, str] | None:

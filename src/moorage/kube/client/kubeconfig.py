@@ -306,7 +306,7 @@ def _resolve(entry: Any, kind: str, directory: Path) -> Any:
 
 
 def _read(name: str) -> dict[str, Any]:
-    text = read_text(Path(name).expanduser(), where="--kubeconfig", hint="use a file with clusters, contexts and users")
+    text = read_text(Path(name).expanduser(), where="--kubeconfig", hint="check the path, or set KUBECONFIG")
     content: Any = None
     if text.startswith("{"):
         # JSON needs no PyYAML, which takes as long to import as all of our client.

@@ -125,16 +125,16 @@ def _overlaps(path: str, other_path: str) -> bool:
 
 
 def load_config_file(
-    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
+    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS, where: str = ""
 ) -> SchedulerConfiguration:
-    """Read a configuration from a file."""
-    return load_config(read_config_text(path), source=str(path), gates=gates, catalogue=catalogue)
+    """Read a configuration from a file. ``where`` is the flag that names it."""
+    return load_config(read_config_text(path, where=where), source=str(path), gates=gates, catalogue=catalogue)
 
 
-def read_config_text(path: str | Path) -> str:
+def read_config_text(path: str | Path, *, where: str = "") -> str:
     """Read the text of a configuration file."""
     try:
-        return read_text(path)
+        return read_text(path, where=where, hint="check the path" if where else "")
     except InputError as error:
         raise ConfigError(error.where, error.problem, hint=error.hint) from error
 

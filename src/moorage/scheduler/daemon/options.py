@@ -167,7 +167,7 @@ def complete_options(flags: FlagValues) -> Options:
 def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
     """Read --config, or apply the deprecated flags to the defaults. Leader-election flags override either."""
     if flags["config"]:
-        config = load_config_file(flags["config"], gates=features, catalogue=catalogue)
+        config = load_config_file(flags["config"], gates=features, catalogue=catalogue, where="--config")
     else:
         config = _with_deprecated(flags, default_config(gates=features, catalogue=catalogue))
     flag_values = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.is_given(name)}

@@ -136,7 +136,7 @@ def test_unreadable_configuration_of_kube_scheduler_is_ignored(answer: bytes) ->
 
     cluster = asyncio.run(read_cluster(Proxying(Connection("http://localhost", "here"))))
     assert cluster.config == ""
-    assert cluster.config_source.startswith("no scheduler configuration is readable in ")
+    assert cluster.config_source.startswith("found no scheduler configuration in ")
 
 
 def test_mounts_of_a_pending_pod_are_kept() -> None:

@@ -273,7 +273,7 @@ def test_json_file_is_equivalent(tmp_path: Path) -> None:
 
 
 NO_FILES = {
-    "a missing file": (None, "--kubeconfig .*: the file does not exist"),
+    "a missing file": (None, "--kubeconfig .*: the file does not exist\n  hint: check the path"),
     "a file that is not YAML": ("{", "invalid YAML"),
     "another file": ("hello", "not a kubeconfig"),
 }

@@ -90,7 +90,10 @@ REFUSED = {
     "hidden metrics of an old release": (["--show-hidden-metrics-for-version=1.20"], "write 1.36"),
     "a missing manifest": (["--allow-metric-labels-manifest=/nowhere"], "does not exist"),
     "a percentage above all": (["--cross-check-percent=101"], "not a percentage"),
-    "a missing configuration": (["--config=/nowhere"], "the file does not exist"),
+    "a missing configuration": (
+        ["--config=/nowhere"],
+        "--config /nowhere: the file does not exist\n  hint: check the path",
+    ),
     "a plugin that is not there": (["--plugin=nowhere:X"], "cannot be imported"),
     "a lease shorter than its renewal": (["--leader-elect-lease-duration=5s"], "must be greater than `RenewDeadline`"),
     "an unknown gate": (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),

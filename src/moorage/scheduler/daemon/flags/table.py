@@ -288,7 +288,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "Maximum requests per second. Without this flag there is no limit. Ignored with --config.",
             shows_default=False,
         ),
-        Flag("kube-api-burst", INT32, DEFAULT_BURST, "Burst of requests above --kube-api-qps."),
+        Flag("kube-api-burst", INT32, DEFAULT_BURST, "Burst of requests above --kube-api-qps. Ignored with --config."),
         Flag(
             "kube-api-content-type",
             TEXT,
@@ -366,7 +366,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         Flag("vmodule", MODULE_LEVELS, {}, "Verbosity of single modules: scheduling_queue=5,bind*=4."),
     ),
     OWN: (
-        Flag("plugin", PATHS, (), "Third-party plugin as module:Class; may be repeated."),
+        Flag("plugin", PATHS, (), "Plugin to load as module:NAME, a class or a function; may be repeated."),
         Flag(
             "plugin-timeout",
             DURATION,
@@ -391,7 +391,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         Flag("decision-log-max-files", INT, 5, "Number of rotated files of --decision-log to keep."),
         Flag("shadow", TEXT, "", "Configuration to compare with the active one; the shadow never writes."),
         Flag("shadow-percent", FLOAT, 100.0, "Percentage of the pods to compare with --shadow."),
-        Flag("shadow-plugin", PATHS, (), "Plugin of --shadow as module:Class (default: those of --plugin)."),
+        Flag("shadow-plugin", PATHS, (), "Plugin of --shadow as module:NAME (default: those of --plugin)."),
         Flag("shadow-log", TEXT, "", "Write each comparison with --shadow to this file, one line of JSON each."),
         Flag("shadow-max-memory", BYTES, 4 << 30, "Memory limit of --shadow; it is disabled above the limit."),
         Flag(
@@ -409,7 +409,8 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "stuck-timeout",
             DURATION,
             Duration.of(seconds=60),
-            "Time a plugin may block scheduling before /livez fails and the lease is released; 0 means no limit.",
+            "Time for which a plugin may block scheduling before /livez fails and the lease is released; 0 means no "
+            "limit.",
         ),
     ),
     "Global": (
