@@ -1,5 +1,6 @@
 """`moorage config`: view, check and convert scheduler configurations."""
 
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,6 +11,7 @@ from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
+    from moorage.scheduler.config import SchedulerConfiguration
     from moorage.scheduler.wiring.policy import Policy
 
 MAX_NOTE: Final = 1000
@@ -74,10 +76,29 @@ def check(
 
         asyncio.run(_construct_plugins(policy))
     typer.echo(f"{file}: OK")
+    for note in _find_unknown_disabled(policy.config, catalogue):
+        options.print_note(note, quiet=False)
     for name, enabled in profiles.items():
         filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])
         counts = f"{len(enabled.names)} plugins, of which {filters} filter and {scores} score"
         typer.echo(f"  {name}: {counts}")
+
+
+def _find_unknown_disabled(config: "SchedulerConfiguration", names: Collection[str]) -> Iterator[str]:
+    """Describe the unknown plugins under ``disabled``. As in kube-scheduler they are valid, and have no effect."""
+    from moorage.common.errors import did_you_mean
+    from moorage.scheduler.config import ExtensionPoint
+    from moorage.scheduler.config.types import ALL_PLUGINS
+
+    for index, profile in enumerate(config.profiles):
+        sets = {"multiPoint": profile.plugins.multi_point}
+        sets |= {str(point): profile.plugins.at(point) for point in ExtensionPoint}
+        for point, plugins in sets.items():
+            for position, plugin in enumerate(plugins.disabled):
+                if plugin.name != ALL_PLUGINS and plugin.name not in names:
+                    hint = did_you_mean(plugin.name, names)
+                    location = f"profiles[{index}].plugins.{point}.disabled[{position}]"
+                    yield f"{location}: no plugin is named {plugin.name!r}{f' ({hint})' if hint else ''}"
 
 
 async def _construct_plugins(policy: "Policy") -> None:

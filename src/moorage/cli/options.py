@@ -314,7 +314,10 @@ History = Annotated[
 ClassLabel = Annotated[
     str,
     typer.Option(
-        *("--class", "--class-label"), metavar="LABEL", help="Label used to classify pods (default: the namespace)."
+        *("--class", "--class-label"),
+        metavar="LABEL",
+        help="Label whose value is the class of a pod (default: the namespace). Forecasts draw durations and arrivals "
+        "per class.",
     ),
 ]
 RunFor = Annotated[

@@ -61,6 +61,20 @@ def test_third_party_plugins_are_accepted_after_they_are_named(
     assert "21 plugins, of which 15 filter and 9 score" in capsys.readouterr().out
 
 
+def test_check_notes_unknown_disabled_plugins(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    score, everywhere = "[{name: NodeResourceFit}, {name: ImageLocality}]", "[{name: '*'}, {name: Zzz}]"
+    plugins = f"{{score: {{disabled: {score}}}, preFilter: {{disabled: {everywhere}}}}}"
+    config_file.write_text(HEADER + f"profiles: [{{plugins: {plugins}}}]")
+    assert run(["config", "check", str(config_file)]) == 0
+    written = capsys.readouterr()
+    assert written.out.startswith(f"{config_file}: OK\n")
+    assert written.err == (
+        "note: profiles[0].plugins.preFilter.disabled[1]: no plugin is named 'Zzz'\n"
+        "note: profiles[0].plugins.score.disabled[0]: no plugin is named 'NodeResourceFit' "
+        "(did you mean 'NodeResourcesFit'?)\n"
+    )
+
+
 def test_check_fails_if_a_constructor_raises(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,7 +96,8 @@ def explain_pod(
             changes = tuple(map(_to_change, result.offers))
             if session.honors_nominations:  # in files, no controller creates the claim again
                 changes = tuple(_on_ephemeral_volumes(change, pod) for change in changes)
-            explained = replace(explained, changes=changes, stopped=result.stopped)
+            faults = _describe_faults(session, explained.decision)
+            explained = replace(explained, changes=changes, stopped=result.stopped, notes=(*explained.notes, *faults))
         victims = attempt.decision.post_filter.victims if attempt.decision.post_filter is not None else ()
         if names := find_violated_budgets(session, victims):
             note = f"the preemption violates the disruption budget {' and '.join(names)}: no other pods can make room"
@@ -107,6 +108,14 @@ def explain_pod(
         if condition is not None and condition.status == "False" and condition.reason == "Unschedulable":
             explained = replace(explained, notes=(*explained.notes, CONTRADICTION), reported=condition.message)
         return _restrict_to_node(explained, node)
+
+
+def _describe_faults(session: Session, decision: Decision) -> Iterator[str]:
+    """Describe the exceptions of plugins in the trials. The message of the decision contains its own."""
+    for fault in session.scheduler.profiles.faults():
+        if fault not in decision.message:
+            remedy = f"fix the plugin, or disable it in the profile {decision.profile}"
+            yield f"{fault}, so changes may be missing; {remedy}"
 
 
 def _explain_foreign(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:

@@ -127,3 +127,18 @@ def test_error_of_a_plugin_is_reported_for_a_scheduled_pod() -> None:
         explained = explain_pod(opened, "default/p")
     assert explained.is_bound
     assert any("Raising.filter raised ValueError: no such rack (test_pods.py:" in note for note in explained.notes)
+
+
+def test_error_of_a_plugin_in_the_trials_of_changes_is_reported() -> None:
+    class Raising(FilterPlugin):
+        def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+            raise ValueError("no such rack")
+
+    policy = load_policy(collect_plugins((Raising,)), enabled=(Raising,))
+    objects = (node("n1"), pod("p", requests={"cpu": "8"}))  # the scheduler rejects the node before it calls the plugin
+    with Session(to_documents(objects, source="the test"), policy) as opened:
+        explained = explain_pod(opened, "default/p")
+    reported = "Raising.filter raised ValueError: no such rack (test_pods.py:"
+    assert explained.decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu")
+    assert [note.startswith(reported) for note in explained.notes] == [True]
+    assert explained.as_data()["notes"][0].endswith("or disable it in the profile default-scheduler")
