@@ -69,7 +69,8 @@ def test_counts(objects: Sequence[KubeObject], want: tuple[int, int]) -> None:
 
 
 def test_expressions_are_evaluated_once_per_device() -> None:
-    devices = make_slice(device("d", attributes={"size": "big"}))
+    # No other test has an equal device: equal devices share the results of expressions.
+    devices = make_slice(device("d", attributes={"size": "big", "test": "evaluated once"}))
     rig = Rig(NODE, make_class("gpu", BIG, resource=GPU), devices)
     stock = device_counts(rig, [GPU])
     assert stock is not None
