@@ -203,7 +203,7 @@ class Prover:
             return
         for at, edit in enumerate(edits):
             fewer = [other for n, other in enumerate(edits) if n != at]
-            if not _is_for_controller(edit) and self._helps(case, key, fewer, policy, expected[0]):
+            if not _is_unread_by_filters(edit) and self._helps(case, key, fewer, policy, expected[0]):
                 yield f"edit {at} can be left out"
             for amount, nearer in one_unit_nearer(edit, _priority(case, key), change["text"]):
                 self.tally.amounts += 1
@@ -265,12 +265,16 @@ def _equals(decision: dict[str, Any], node: str) -> list[str]:
     return [name for name, entry in nodes.items() if "code" not in entry and entry.get("total") == total]
 
 
-def _is_for_controller(edit: Edit) -> bool:
-    """Return whether only the claim controller reads an edit: the change also contains the claim that it creates."""
+def _is_unread_by_filters(edit: Edit) -> bool:
+    """Return whether a pod fits without an edit that the change needs for another reason.
+
+    The claim controller reads templates and their names: the change also contains the claim that it creates. The
+    CSINode of a new node requeues pods that NodeVolumeLimits rejected, unlike the node.
+    """
     target: Object = edit.get("object") or edit.get("create") or {}
-    is_template = target.get("kind") == "ResourceClaimTemplate"
+    is_needed = target.get("kind") == "ResourceClaimTemplate" or edit.get("create", {}).get("kind") == "CSINode"
     paths = [operation["path"] for operation in edit.get("patch", ())]
-    return is_template or (bool(paths) and all(path.endswith("/resourceClaimTemplateName") for path in paths))
+    return is_needed or (bool(paths) and all(path.endswith("/resourceClaimTemplateName") for path in paths))
 
 
 def _alone(case: Case, key: str) -> Case:
